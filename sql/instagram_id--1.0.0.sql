@@ -214,12 +214,12 @@ COMMENT ON FUNCTION id_between(bigint, timestamptz, timestamptz, timestamptz) IS
 'whether an id was generated from from_time up to, but not including, to_time, counted from the given epoch; can use an index on the id';
 
 CREATE FUNCTION backfill_id("time" timestamptz, shard integer) RETURNS bigint
-    LANGUAGE c WINDOW IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'backfill_id_wrapper';
+    LANGUAGE c WINDOW VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'backfill_id_wrapper';
 COMMENT ON FUNCTION backfill_id(timestamptz, integer) IS
 'id for an existing row, at its time; OVER (ORDER BY that time), ids of a shard (0 to 8191) are unique';
 
 CREATE FUNCTION backfill_id("time" timestamptz, shard integer, epoch timestamptz) RETURNS bigint
-    LANGUAGE c WINDOW IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'backfill_id_wrapper';
+    LANGUAGE c WINDOW VOLATILE PARALLEL SAFE AS 'MODULE_PATHNAME', 'backfill_id_wrapper';
 COMMENT ON FUNCTION backfill_id(timestamptz, integer, timestamptz) IS
 'id for an existing row, at its time, counted from the given epoch; OVER (ORDER BY that time), ids of a shard (0 to 8191) are unique';
 

@@ -473,7 +473,8 @@ errors! {
     SequenceIsCounter { name: String, last_value: i64, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "permission denied for sequence {name}",
         detail("Its last value {last_value} is that of a counter, and role {role} lacks UPDATE on it."),
-        hint("Use another sequence. If this one should generate ids, call next_id() with it once as its owner.");
+        hint("Use another sequence. If this one should generate ids, call next_id() with it once as its owner. In the first 24 hours \
+            after the epoch of the ids, grant UPDATE on it instead.");
 
     /// The role may not use the schema of the shard, or that of the extension.
     NoRightOnSchema { name: String, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -526,6 +527,12 @@ errors! {
     SequenceOfAnother { name: String, function: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "sequence {name} does not belong to the owner of function {function}",
         hint("Give both to one role with ALTER ... OWNER TO.");
+
+    /// The owner of the function that defines a shard does not own the sequence of the shard.
+    DefinitionOfAnother { name: String, function: String, owner: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {name} does not belong to the owner of function {function}",
+        detail("The function defines shard {shard}, and belongs to role {owner}."),
+        hint("If the shard belongs to this role, use ALTER SEQUENCE {name} OWNER TO {owner}. Otherwise use DROP ROUTINE {function}.");
 
     // Adoption.
 
@@ -602,7 +609,7 @@ errors! {
     KeyAhead { key: i64, column: String, time: String, way: Option<String> } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "key {key} in column {column} is ahead of the clock",
         detail("As an id it has the time {time}, and new ids would have to be greater."),
-        hint("If it is not an id, delete or renumber its row. If the clock is wrong, correct it.{}",
+        hint("If it is not an id, delete or renumber its row in a session of the table's owner. If the clock is wrong, correct it.{}",
             way.as_ref().map_or_else(String::new, |way| {
                 format!(" If ids of the shard may carry future timestamps until then, first use {way}.")
             }));
@@ -624,6 +631,12 @@ errors! {
     NotAdopted { shard: u16, schema: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "shard {shard} was not adopted",
         detail("Schema {schema} has no original to restore.");
+
+    /// `unadopt_shard()` would drop the definition of a shard that a column names by its number.
+    UsedByNumber { shard: u16, column: String, statement: String } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+        "column {column} needs shard {shard}",
+        detail("Its default or a trigger names the shard by its number, and the shard would be dropped."),
+        hint("Use {statement}, and drop a trigger of the table that calls next_id_trigger().");
 
     /// An adoption has waited for transactions that use the tables or the sequence: for 10 seconds,
     /// or for `lock_timeout` if that is shorter.
@@ -671,7 +684,7 @@ errors! {
     OwnersCodeTooSlow { table: String, owner: String, limit: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "changing table {table} took longer than {limit}",
         detail("Indexes and constraints of the table can call functions of role {owner}, which lacks the rights of the caller."),
-        hint("If the table needs this time, for example with a large default partition, use SET ROLE {owner} before the call.");
+        hint("If the table needs this time, for example with a large default partition, call the function in a session of role {owner}.");
 
     /// `create_id_partitions()` has tried names for a partition for 10 seconds, or for
     /// `lock_timeout` if that is shorter.

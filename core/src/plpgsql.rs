@@ -167,6 +167,8 @@ pub fn mentions(body: &str, schema: &str, name: &str) -> bool {
     let plain = |text: &str| text.replace('"', "").to_lowercase();
     let [body, schema, name] = [body, schema, name].map(plain);
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let is_quoted =
+        |before: &str, after: &str| before.ends_with(['\'', '$']) && after.starts_with(['\'', '$']);
     // The name can have only quotes.
     !name.is_empty()
         && body.match_indices(&name).any(|(at, _)| {
@@ -178,7 +180,9 @@ pub fn mentions(body: &str, schema: &str, name: &str) -> bool {
                 Some(before) => {
                     before.strip_suffix(&schema).is_some_and(|it| !it.ends_with(is_part))
                 }
-                None => before.ends_with(['\'', '$']) && after.starts_with(['\'', '$']),
+                // PostgreSQL skips blanks around a name. A name can have only blanks.
+                None if name.trim().is_empty() => is_quoted(before, after),
+                None => is_quoted(before.trim_end(), after.trim_start()),
             }
         })
 }
@@ -1283,6 +1287,7 @@ mod tests {
             "nextval(E'table_id_seq')",
             "nextval(CAST('table_id_seq' AS regclass))",
             "nextval($q$table_id_seq$q$)",
+            "nextval(' table_id_seq\t')",
             "nextval($q$insta5.table_id_seq$q$)",
             "DECLARE s regclass := 'table_id_seq'; BEGIN RETURN nextval(s)",
             "EXECUTE 'SELECT nextval(''\"Table_Id_Seq\"'')'",

@@ -34,7 +34,11 @@ impl Adopted {
     /// replaced. The owner of a function can name any relation in its body. So this is checked
     /// before the sequence is locked.
     pub fn sequence_to_lock(&self, definition: &Definition) -> Result<IdSequence, Error> {
-        let sequence = self.sequence.unwrap_or_else(|| self.former_sequence(definition));
+        let former = || IdSequence {
+            oid: self.former_sequence().unwrap_or(definition.sequence.oid),
+            epoch: definition.sequence.epoch,
+        };
+        let sequence = self.sequence.unwrap_or_else(former);
         let relation =
             catalog::relation(sequence.oid).ok_or(Error::SequenceMissing(sequence.oid))?;
         let name = names::relation(sequence.oid);
@@ -71,22 +75,25 @@ impl Adopted {
 
     /// Whether it generates ids from the shard's own sequence, or did so before it was replaced.
     pub fn is_on_own_sequence(&self, definition: &Definition) -> bool {
-        let sequence = self.sequence.unwrap_or_else(|| self.former_sequence(definition));
-        sequence.oid == definition.sequence.oid
+        let now = self.sequence.map(|sequence| sequence.oid);
+        now.or_else(|| self.former_sequence()) == Some(definition.sequence.oid)
     }
 
-    /// The sequence that a function generated ids from before it was replaced.
-    fn former_sequence(&self, definition: &Definition) -> IdSequence {
-        let read = read_original(self.kept.as_ref().unwrap_or(&self.function)).ok();
-        let is_own = |sequence: &Oid| {
-            catalog::relation(*sequence)
-                .is_some_and(|relation| catalog::has_rights_of(self.function.owner, relation.owner))
+    /// The sequence that a function generated ids from before it was replaced, if its body still
+    /// tells that. A name without a schema is that of a sequence in the schema of the function, if
+    /// there is one: other roles can create sequences of this name elsewhere.
+    fn former_sequence(&self) -> Option<Oid> {
+        let named = read_original(self.kept.as_ref().unwrap_or(&self.function)).ok()?.sequence?;
+        let beside = match plpgsql::name_parts(&named)?.as_slice() {
+            [name] => Some(catalog::relation_oid(name, self.function.schema)),
+            _ => None,
         };
-        let sequence = read.and_then(|read| sequence_named(&read.sequence?)).filter(is_own);
-        IdSequence {
-            oid: sequence.unwrap_or(definition.sequence.oid),
-            epoch: definition.sequence.epoch,
-        }
+        let is_own = |sequence: &Oid| {
+            catalog::relation(*sequence).is_some_and(|relation| {
+                relation.is_sequence && catalog::has_rights_of(self.function.owner, relation.owner)
+            })
+        };
+        beside.filter(is_own).or_else(|| sequence_named(&named).filter(is_own))
     }
 }
 

@@ -3,10 +3,11 @@
 //! replaces the function.
 
 use crate::adopt::adopted::{self, KEPT};
+use crate::generator;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
-use crate::sequence::IdSequence;
-use crate::shard::columns::{Callers, Column};
+use crate::sequence::{IdSequence, visit};
+use crate::shard::columns::{self, Callers, Column};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use crate::shard::trust;
@@ -38,8 +39,10 @@ pub enum KnownFrom {
 }
 
 impl Adoption {
-    /// The columns that the function fills, and those that the shard's `next_id()` of an earlier
-    /// adoption fills from the same sequence.
+    /// The columns that the function fills, and those that an earlier adoption has given ids of the
+    /// shard from the same sequence: by its `next_id()`, by the number of the shard, or by a trigger.
+    /// Of the latter, those of owners who may set the sequence anyway: any role that can create
+    /// tables in the schema can name the number.
     pub fn columns_with_its_ids(&self) -> Vec<Column> {
         let mut columns = self.callers.columns_of(self.function.oid);
         if let Some(next_id) = catalog::function_in(self.function.schema, "next_id", &[])
@@ -47,6 +50,19 @@ impl Adoption {
             && trust::is_of_shard(next_id.owner, self.parts.owner)
         {
             columns.extend(self.callers.columns_of(next_id.oid));
+        }
+        if let Some(existing) = &self.existing
+            && existing.sequence == self.sequence
+        {
+            let stored = generator::stored();
+            let mut others = columns::columns_by_number(existing, self.parts.own_schema, &stored);
+            others.retain(|column| {
+                !columns.contains(column)
+                    && catalog::relation(column.table).is_some_and(|table| {
+                        visit::may_be_updated_by(self.sequence.oid, table.owner)
+                    })
+            });
+            columns.extend(others);
         }
         columns
     }

@@ -45,6 +45,7 @@ impl Adoption {
         change_functions(self.parts.shard, &self.function, || {
             roles::with_rights_of(self.function.owner, || {
                 statements.iter().for_each(|statement| spi::run(statement));
+                self.revoke_from_others();
                 self.parts.make_functions(self.function.schema, self.sequence_of_shard())
             })
         })??;
@@ -122,6 +123,19 @@ impl Adoption {
         statements.push(renamed(&self.function, &kept, false));
         statements.push(format!("REVOKE ALL ON FUNCTION {quoted}() FROM PUBLIC"));
         statements
+    }
+
+    /// Default privileges can have given other roles EXECUTE on the kept original.
+    fn revoke_from_others(&self) {
+        let query = "SELECT DISTINCT grantee::regrole::text FROM pg_proc, aclexplode(proacl)
+             WHERE oid = $1 AND grantee NOT IN (0, proowner)";
+        let Some(kept) = catalog::function_in(self.function.schema, &self.kept_name(), &[]) else {
+            return;
+        };
+        for grantee in select(query, &[kept.oid.into()], |row| row.get::<String>(1)) {
+            let kept = names::function(kept.oid);
+            spi::run(&format!("REVOKE ALL ON FUNCTION {kept} FROM {grantee}"));
+        }
     }
 
     /// CREATE OR REPLACE keeps OID, owner, grants and comment. Attributes that the statement does

@@ -65,6 +65,11 @@ impl Adoption {
     fn check_existing(&self, existing: &Definition) -> Result<(), Error> {
         let (function, shard) = (names::function(self.function.oid), self.parts.shard.number());
         if existing.schema != self.function.schema {
+            if !catalog::has_rights_of(existing.owner, self.function.owner) {
+                let (function, owner) =
+                    (names::function(existing.function), names::role(existing.owner));
+                return Err(Error::ShardOfAnother { shard, function, owner, schema: None });
+            }
             let (schema, sequence) =
                 (names::schema(existing.schema), names::relation(self.sequence.oid));
             let literal = quote_literal(&sequence);

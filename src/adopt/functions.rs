@@ -15,6 +15,7 @@ use crate::adopt::writers::{
 };
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
+use crate::generator;
 use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
 use crate::pg::locks;
@@ -25,7 +26,7 @@ use crate::pg::spi;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::IdSequence;
-use crate::shard::columns::{Callers, Column};
+use crate::shard::columns::{self, Callers, Column};
 use crate::shard::ddl;
 use crate::shard::definition::Definition;
 use crate::shard::lookup;
@@ -33,6 +34,7 @@ use crate::shard::trust;
 use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
+use pgrx::spi::quote_identifier;
 
 /// `adopt_shard(shard, schema, function, sequence, epoch, dry_run)`: takes over a schema that runs
 /// the PL/pgSQL original. The function keeps its OID, name, owner and grants. The old body is kept
@@ -188,7 +190,33 @@ fn find_adopted(
         sequences.push(one.sequence_to_lock(&definition)?);
     }
     sequences.dedup();
+    check_not_used_by_number(&definition, &adopted, own_schema)?;
     Ok((definition, adopted, sequences))
+}
+
+/// Refuses to drop the definition of a shard that columns name by its number: no dependency keeps
+/// it, and their next row would fail.
+fn check_not_used_by_number(
+    definition: &Definition,
+    adopted: &[Adopted],
+    own_schema: Oid,
+) -> Result<(), Error> {
+    if parts_beside(definition, adopted).is_empty() {
+        return Ok(());
+    }
+    let columns = columns::columns_by_number(definition, own_schema, &generator::stored());
+    let Some(column) = columns.first() else { return Ok(()) };
+    let statement = format!(
+        "ALTER TABLE {} ALTER {} SET DEFAULT {}",
+        names::relation(column.table),
+        quote_identifier(&column.name),
+        names::function(adopted[0].function.oid)
+    );
+    Err(Error::UsedByNumber {
+        shard: definition.shard.number(),
+        column: column.qualified(),
+        statement,
+    })
 }
 
 /// Drops the functions of the shard, and restores the originals.

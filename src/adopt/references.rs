@@ -1,6 +1,7 @@
 //! The columns that reference a key by foreign keys, and whether they can hold ids.
 
 use crate::error::Error;
+use crate::pg::catalog;
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::shard::columns::Column;
@@ -21,9 +22,18 @@ impl Narrow {
     }
 }
 
-/// The statement that lets a column of a table hold ids.
+/// The statement that lets a column of a table hold ids. It rewrites the table, for which PostgreSQL
+/// evaluates expressions of the table's owner. With SET ROLE they could return to the rights of the
+/// caller.
 pub fn widen(table: Oid, name: &str) -> String {
-    format!("ALTER TABLE {} ALTER {} TYPE bigint", names::relation(table), quote_identifier(name))
+    let table_name = names::relation(table);
+    let statement =
+        format!("ALTER TABLE {table_name} ALTER {} TYPE bigint", quote_identifier(name));
+    let owner = catalog::relation(table).map(|relation| relation.owner);
+    match owner.filter(|owner| !catalog::has_rights_of(*owner, catalog::current_role())) {
+        Some(owner) => format!("{statement} in a session of role {}", names::role(owner)),
+        None => statement,
+    }
 }
 
 /// Checks that the columns that reference the key can hold ids. Otherwise a row with an id could be

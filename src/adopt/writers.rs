@@ -155,7 +155,9 @@ pub fn lock_out_writers_if_available(
 /// Within an attempt: takes the lock on a table, and keeps its name.
 fn lock_table(table: Oid, lock: TableLock, attempts: &Attempts) -> Result<bool, Error> {
     let (mode, relation) = (lock.mode().0, catalog::relation(table));
-    if !roles::may_lock(table) {
+    let is_owner =
+        relation.is_some_and(|it| catalog::has_rights_of(catalog::current_role(), it.owner));
+    if !is_owner && !roles::may_lock(table) {
         return Err(Error::NotTableOwner(names::relation(table)));
     }
     match lock {

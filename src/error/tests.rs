@@ -270,6 +270,7 @@ fn class(code: &str) -> &'static str {
         "0A" => "feature not supported",
         "22" => "data exception",
         "25" => "invalid transaction state",
+        "2B" => "dependent privilege descriptors still exist",
         "39" => "external routine invocation exception",
         "3F" => "invalid schema name",
         "42" => "syntax error or access rule violation",

@@ -19,13 +19,14 @@ use crate::shard::definition::{self, Definition};
 use instagram_id_core::copy::{LastOwner, Stage, Tuple};
 use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};
+use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 
 /// `_shard_states()`: one row for each shard of the database, ordered by number. A part of the view
 /// `id_shards`. The last id is NULL if there is none yet, if the caller lacks SELECT, USAGE and
 /// UPDATE on the sequence and is no member of `pg_read_all_stats`, or if another session has locked
-/// the sequence to alter it.
+/// the sequence to alter it; on a standby, while it is altered.
 #[pg_extern(sql = false)]
 fn shard_states() -> TableIterator<
     'static,
@@ -42,8 +43,8 @@ fn shard_states() -> TableIterator<
     shards.sort_by_key(|definition| (definition.shard.number(), definition.schema.to_u32()));
     TableIterator::new(shards.into_iter().map(|definition| {
         let sequence = definition.sequence;
-        let tuple = read::tuple_unless_locked(sequence.oid).ok().flatten();
-        let last_value = tuple.filter(|tuple| tuple.is_called).map(|tuple| tuple.last_value);
+        let last_value =
+            tuple_of(sequence.oid).filter(|tuple| tuple.is_called).map(|tuple| tuple.last_value);
         let last_value = last_value.filter(|value| (0..=hlc::VALUE_MAX).contains(value));
         (
             definition.shard.number().into(),
@@ -53,6 +54,24 @@ fn shard_states() -> TableIterator<
             last_value.map(|value| layout::id_of(value, definition.shard)),
         )
     }))
+}
+
+/// The tuple of a sequence that no other session has locked. On a standby the replay of ALTER
+/// SEQUENCE takes no lock, and can remove the file that is being read. Any role can alter its
+/// sequence all the time, and must not make the view fail for all.
+fn tuple_of(sequence: Oid) -> Option<Tuple> {
+    let read = || read::tuple_unless_locked(sequence).ok().flatten();
+    // SAFETY: reads shared memory, without side effects.
+    if unsafe { guarded(|raw| raw.RecoveryInProgress()) } {
+        let is_removed = |state| {
+            matches!(
+                state,
+                PgSqlErrorCode::ERRCODE_DATA_CORRUPTED | PgSqlErrorCode::ERRCODE_UNDEFINED_FILE
+            )
+        };
+        return subtransaction::catching(is_removed, read).ok().flatten();
+    }
+    read()
 }
 
 /// `_shard_reason(shard, schema)`: why ids of the shard that this schema defines may not be
@@ -79,11 +98,15 @@ fn shard_reason(
 fn reason_of(shard: i32, schema: Oid, own_schema: Oid, kept: &mut KeptFunctions) -> Option<String> {
     guc::with(guc::OWN_NAMES, || {
         let name = definition::function_name(Shard::new(shard)?);
-        let definition = definition::read(&catalog::function_in(schema, &name, &[])?)?;
+        let definition = definition::parse(&catalog::function_in(schema, &name, &[])?)
+            .filter(definition::counts)?;
         // Everything else is for the primary to report, which repairs it.
         // SAFETY: reads shared memory, without side effects.
         if unsafe { guarded(|raw| raw.RecoveryInProgress()) } {
             return Some("this server is a standby".into());
+        }
+        if let Err(error) = definition::check_owner(&definition) {
+            return Some(error.to_string());
         }
         let (tuple, of_sequence) = match read::tuple_unless_locked(definition.sequence.oid) {
             Ok(tuple) => {

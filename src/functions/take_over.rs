@@ -225,7 +225,11 @@ impl Call {
 /// nodes; without Citus all shards.
 fn shards_placed_here() -> Vec<(Shard, IdSequence, bool)> {
     let mut definitions = vec![];
-    definition::visit_all(|definition| push(&mut definitions, definition));
+    definition::visit_all(|definition| {
+        if definition::owns_sequence(&definition) {
+            push(&mut definitions, definition);
+        }
+    });
     let placed_here = placement::placed_here();
     let is_copy = |sequence: &Oid| match &placed_here {
         Some(placed_here) => placed_here.get(sequence).copied(),

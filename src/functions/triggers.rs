@@ -402,13 +402,23 @@ struct Candidate {
     has_children: bool,
     /// Whether the table, or one below it, has a rule for INSERT.
     has_rule: bool,
+    /// Whether the default calls a function that is SECURITY DEFINER.
+    has_rights_of_definer: bool,
 }
 
 /// The candidates in the schema of the shard, or those of one table.
 fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> Vec<Candidate> {
     let defaults = columns::defaults_of(definition, own_schema);
-    let (is_of_user, default) = (placement::is_no_citus_shard(), columns::shown_default());
+    let is_of_user = placement::is_no_citus_shard();
+    let default = columns::shown_default(definition, own_schema);
     let tree = catalog::tree_of("c.oid");
+    let next_id = catalog::function_in(definition.schema, "next_id", &[]);
+    let by_definer = match next_id.filter(|function| function.is_security_definer) {
+        Some(function) => {
+            format!("strpos(f.adbin::text, ':funcid {} ') > 0", function.oid.to_u32())
+        }
+        None => "false".into(),
+    };
     let query = format!(
         "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype,
              EXISTS (SELECT FROM ({tree}) AS t
@@ -419,7 +429,7 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
              EXISTS (SELECT FROM ({tree}) AS t JOIN pg_partitioned_table AS p ON p.partrelid = t.relid
                      WHERE p.partexprs IS NOT NULL),
              c.relhassubclass AND c.relkind = 'r',
-             EXISTS (SELECT FROM ({tree}) AS t JOIN pg_rewrite ON ev_class = t.relid WHERE ev_type = '3')
+             EXISTS (SELECT FROM ({tree}) AS t JOIN pg_rewrite ON ev_class = t.relid WHERE ev_type = '3'), {by_definer}
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
@@ -435,6 +445,7 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
             has_key_expression: row.get(5)?,
             has_children: row.get(6)?,
             has_rule: row.get(7)?,
+            has_rights_of_definer: row.get(8)?,
         })
     })
 }
@@ -471,11 +482,16 @@ impl Candidate {
                 "Its table, or one below it, has a rule for INSERT, which would see NULL instead of an id.".into(),
             );
         }
+        if self.has_rights_of_definer {
+            return Some(
+                "Its default is SECURITY DEFINER. The trigger would use the rights of the role that inserts.".into(),
+            );
+        }
         if let Some(author) = self.author() {
             let role = names::role(author);
             return Some(format!(
-                "The partition key of its table has an expression of role {role}, which this call must not run. Use \
-                 SET ROLE {role} before the call."
+                "The partition key of its table has an expression of role {role}, which this call must not run. Call \
+                 the function in a session of that role."
             ));
         }
         if !catalog::has_citus() {

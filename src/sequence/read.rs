@@ -2,13 +2,14 @@
 
 use crate::pg::catalog;
 use crate::pg::raw::{Raw, guarded};
-use crate::pg::sys::{self, AccessShareLock};
+use crate::pg::sys::{self, RowExclusiveLock};
 use instagram_id_core::copy::Tuple;
 use instagram_id_core::hlc::State;
 use pgrx::pg_sys::{self, Oid};
 
 /// The last value of a sequence. `None` if it was never called, or if this role or server cannot
-/// read it. It waits for no session that uses the sequence, and writes nothing.
+/// read it. It waits for no session that uses the sequence, and writes nothing. As `nextval`, it
+/// waits for one that alters it: that can replace the file.
 pub fn last_value(sequence: Oid) -> Option<i64> {
     state(sequence).filter(|state| state.is_called).map(|state| state.last_value)
 }
@@ -29,7 +30,7 @@ pub fn tuple(sequence: Oid) -> Option<Tuple> {
     // SAFETY: `read` does not panic and owns nothing with a destructor.
     unsafe {
         guarded(|raw| {
-            raw.LockRelationOid(sequence, AccessShareLock);
+            raw.LockRelationOid(sequence, RowExclusiveLock);
             read(raw, sequence, reads_all)
         })
     }
@@ -46,7 +47,7 @@ pub fn tuple_unless_locked(sequence: Oid) -> Result<Option<Tuple>, Locked> {
     // SAFETY: as for `tuple`.
     unsafe {
         guarded(|raw| {
-            if raw.ConditionalLockRelationOid(sequence, AccessShareLock) {
+            if raw.ConditionalLockRelationOid(sequence, RowExclusiveLock) {
                 Ok(read(raw, sequence, reads_all))
             } else {
                 Err(Locked)
@@ -60,13 +61,13 @@ pub fn tuple_unless_locked(sequence: Oid) -> Result<Option<Tuple>, Locked> {
 ///
 /// # Safety
 ///
-/// The caller holds an `AccessShareLock` on the sequence.
+/// The caller holds an `RowExclusiveLock` on the sequence.
 unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<Tuple> {
     // SAFETY: an open relation has its pg_class row; a sequence has block 0, and on it one tuple.
     unsafe {
         let relation = raw.try_relation_open(sequence, sys::NoLock);
         if relation.is_null() {
-            raw.UnlockRelationOid(sequence, AccessShareLock);
+            raw.UnlockRelationOid(sequence, RowExclusiveLock);
             return None;
         }
         let row = &*(*relation).rd_rel;
@@ -92,7 +93,7 @@ unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<Tuple> {
         } else {
             None
         };
-        raw.relation_close(relation, AccessShareLock);
+        raw.relation_close(relation, RowExclusiveLock);
         catalog::forget_sequence(raw, sequence);
         tuple
     }

@@ -120,11 +120,15 @@ fn columns_depending_on(
 /// The defaults that generate ids of a shard, as `pg_get_expr` shows them under the extension's own
 /// search_path.
 pub fn defaults_of(definition: &Definition, own_schema: Oid) -> Vec<String> {
+    let mut defaults = vec![format!("{}.next_id()", names::schema(definition.schema))];
+    defaults.extend(defaults_by_number(definition, own_schema));
+    defaults
+}
+
+/// Those of them that name the shard by its number.
+fn defaults_by_number(definition: &Definition, own_schema: Oid) -> Vec<String> {
     let (own_schema, number) = (names::schema(own_schema), definition.shard.number());
-    let mut defaults = vec![
-        format!("{}.next_id()", names::schema(definition.schema)),
-        format!("{own_schema}.next_id({number})"),
-    ];
+    let mut defaults = vec![format!("{own_schema}.next_id({number})")];
     if definition.sequence.epoch == Epoch::ORIGINAL {
         let sequence = quote_literal(names::relation(definition.sequence.oid));
         defaults.push(format!("{own_schema}.next_id({number}, {sequence}::regclass)"));
@@ -133,14 +137,27 @@ pub fn defaults_of(definition: &Definition, own_schema: Oid) -> Vec<String> {
 }
 
 /// A default, of a row `f` of `pg_attrdef`, in the form of [`defaults_of`]; NULL if it has anything
-/// but calls, casts, numbers and names of relations. Every role that can create tables in the
-/// schema chooses the defaults there. To show others, PostgreSQL waits for locks, fails, or reads
-/// constants of types that have changed.
-pub fn shown_default() -> String {
+/// but calls of the functions in them and of PostgreSQL's own, casts, numbers and names of
+/// relations. Every role that can create tables in the schema chooses the defaults there. To show
+/// others, PostgreSQL waits for locks, fails, or reads constants of types that have changed.
+pub fn shown_default(definition: &Definition, own_schema: Oid) -> String {
     let is_short = catalog::IS_SHORT_DEFAULT;
     let other_node = "[{](?!FUNCEXPR |RELABELTYPE |COERCEVIAIO |CONST :consttype (23|2205) )";
+    let (by_number, sequence) = (pg_sys::INT4OID, pg_sys::REGCLASSOID);
+    let generators = [
+        catalog::function_in(definition.schema, "next_id", &[]),
+        catalog::function_in(own_schema, "next_id", &[by_number]),
+        catalog::function_in(own_schema, "next_id", &[by_number, sequence]),
+    ];
+    let generators: String =
+        generators.iter().flatten().map(|it| format!("|{}", it.oid.to_u32())).collect();
+    // PostgreSQL's own objects have OIDs below 16384.
+    let other_function = format!(
+        ":funcid (?!([0-9]{{1,4}}|1[0-5][0-9]{{3}}|16[0-2][0-9]{{2}}|163[0-7][0-9]|1638[0-3]{generators}) )"
+    );
     format!(
-        "CASE WHEN {is_short} AND f.adbin::text !~ '{other_node}' THEN pg_get_expr(f.adbin, 0::oid) END"
+        "CASE WHEN {is_short} AND f.adbin::text !~ '{other_node}' AND f.adbin::text !~ '{other_function}'
+             THEN pg_get_expr(f.adbin, 0::oid) END"
     )
 }
 
@@ -155,6 +172,21 @@ pub struct Stored {
 /// The columns in the schema of a shard that get its ids by a default or by the trigger function
 /// `next_id_trigger`, and the same columns of the tables that store their rows.
 pub fn columns_of_shard(definition: &Definition, own_schema: Oid, stored: &Stored) -> Vec<Column> {
+    columns_filled_by(defaults_of(definition, own_schema), definition, own_schema, stored)
+}
+
+/// Those of them that name the shard by its number, in the default or in the trigger's arguments.
+/// They do not depend on the functions of the shard.
+pub fn columns_by_number(definition: &Definition, own_schema: Oid, stored: &Stored) -> Vec<Column> {
+    columns_filled_by(defaults_by_number(definition, own_schema), definition, own_schema, stored)
+}
+
+fn columns_filled_by(
+    defaults: Vec<String>,
+    definition: &Definition,
+    own_schema: Oid,
+    stored: &Stored,
+) -> Vec<Column> {
     let query = format!(
         "SELECT p.oid, a.attname::text, a.atttypid = 'int8'::regtype
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
@@ -168,9 +200,8 @@ pub fn columns_of_shard(definition: &Definition, own_schema: Oid, stored: &Store
          ORDER BY p.oid, a.attnum",
         stored.is_of_table,
         stored.is_of_user,
-        shown_default()
+        shown_default(definition, own_schema)
     );
-    let defaults = defaults_of(definition, own_schema);
     let trigger =
         catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
     let number = definition.shard.number().to_string();

@@ -12,7 +12,7 @@
 //! the sequence, so the sequence cannot be dropped without it.
 
 use crate::error::Error;
-use crate::pg::catalog::{self, Function, Named};
+use crate::pg::catalog::{self, Function, Named, Relation};
 use crate::pg::invalidation::{self, Catalog};
 use crate::pg::names;
 use crate::pg::text::push;
@@ -57,10 +57,14 @@ pub fn this_database() -> String {
 /// Finds a shard by its number.
 ///
 /// Any role that may create functions can create one of that name. So a function counts only if its
-/// owner has the privileges of the sequence's owner. Among these, functions owned by the database's
-/// owner or a superuser come first, because other roles cannot create them. There is no other
-/// order: nothing else shows which of two roles created the shard, and ids of a number that come
-/// from another sequence repeat.
+/// owner has the privileges of the sequence's owner, or the sequence is in its schema. Among these,
+/// functions owned by the database's owner or a superuser come first, because other roles cannot
+/// create them. There is no other order: nothing else shows which of two roles created the shard,
+/// and ids of a number that come from another sequence repeat.
+///
+/// The owner must have these privileges in any case. But that does not choose between functions:
+/// while the parts of a shard get another owner, one at a time, only that of another role would be
+/// left.
 pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     invalidation::look_up(|found| !matches!(found, Ok(Some(_))), || find_once(shard))
 }
@@ -68,7 +72,7 @@ pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
 fn find_once(shard: Shard) -> Result<Option<Definition>, Error> {
     let mut found = vec![];
     catalog::visit_functions(Named::Exactly(&function_name(shard)), |function| {
-        if let Some(definition) = parse_watching(function).filter(owns_sequence) {
+        if let Some(definition) = parse_watching(function).filter(counts) {
             push(&mut found, definition);
         }
     });
@@ -80,7 +84,22 @@ fn find_once(shard: Shard) -> Result<Option<Definition>, Error> {
         let schemas = found.iter().map(|one| names::schema(one.schema)).collect();
         return Err(Error::ShardAmbiguous { shard: shard.number(), schemas });
     }
-    Ok(found.pop())
+    let found = found.pop();
+    found.as_ref().map_or(Ok(()), check_owner)?;
+    Ok(found)
+}
+
+/// Checks that the owner of the definition has the privileges of the sequence's owner.
+pub fn check_owner(definition: &Definition) -> Result<(), Error> {
+    if owns_sequence(definition) {
+        return Ok(());
+    }
+    Err(Error::DefinitionOfAnother {
+        name: names::relation(definition.sequence.oid),
+        function: names::function(definition.function),
+        owner: names::role(definition.owner),
+        shard: definition.shard.number(),
+    })
 }
 
 /// The definition of a shard in this schema, for a result that is cached.
@@ -206,10 +225,10 @@ fn visit_in_schema(schema: Oid, may_own: impl Fn(Oid) -> bool, mut visit: impl F
     }
 }
 
-/// Visits every valid definition in the database, even if several define the same shard.
+/// Visits every definition in the database that counts, even if several define the same shard.
 pub fn visit_all(mut visit: impl FnMut(Definition)) {
     catalog::visit_functions(Named::StartingWith(PREFIX), |function| {
-        if let Some(definition) = read(function) {
+        if let Some(definition) = parse(function).filter(counts) {
             visit(definition);
         }
     });
@@ -221,10 +240,24 @@ pub fn read(function: &Function) -> Option<Definition> {
     parse(function).filter(owns_sequence)
 }
 
+/// Whether the definition is one of the candidates for its number. Its owner need not have the
+/// privileges that [`check_owner`] requires.
+pub fn counts(definition: &Definition) -> bool {
+    sequence_of(definition).is_some_and(|sequence| {
+        sequence.schema == definition.schema
+            || catalog::has_rights_of(definition.owner, sequence.owner)
+    })
+}
+
 /// Whether the owner of the definition has the privileges of the sequence's owner.
-fn owns_sequence(definition: &Definition) -> bool {
-    let relation = catalog::relation(definition.sequence.oid);
-    relation.is_some_and(|relation| catalog::has_rights_of(definition.owner, relation.owner))
+pub fn owns_sequence(definition: &Definition) -> bool {
+    sequence_of(definition)
+        .is_some_and(|sequence| catalog::has_rights_of(definition.owner, sequence.owner))
+}
+
+/// The sequence of the definition. Any other relation can take long to open.
+fn sequence_of(definition: &Definition) -> Option<Relation> {
+    catalog::relation(definition.sequence.oid).filter(|relation| relation.is_sequence)
 }
 
 /// The same as [`parse`], for a result that is cached: counts changes of all that it depends on,
@@ -240,7 +273,7 @@ fn parse_watching(function: &Function) -> Option<Definition> {
 }
 
 /// The definition in the function, without a check of its owner.
-fn parse(function: &Function) -> Option<Definition> {
+pub fn parse(function: &Function) -> Option<Definition> {
     let shard = Shard::new(function.name.strip_prefix(PREFIX)?.parse().ok()?)?;
     // The schema may be gone: servers from before November 2026 allow a schema to be dropped while
     // another transaction creates a function in it.

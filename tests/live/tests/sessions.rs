@@ -392,6 +392,46 @@ fn definitions_of_others_do_not_delay_a_call() {
     });
 }
 
+/// A role with CREATE on one schema gives its sequence a new file all the time, which thousands of
+/// its shards name. No read of the view fails, on the primary and on a standby.
+#[test]
+fn sequences_with_new_files_do_not_make_the_view_fail() {
+    let server = Server::start(&[("fsync", "off"), ("hot_standby_feedback", "on")]);
+    run(
+        &mut server.connect(),
+        "CREATE EXTENSION instagram_id; CREATE ROLE mallory LOGIN; CREATE ROLE watcher LOGIN;
+         GRANT pg_monitor TO watcher; CREATE SCHEMA m AUTHORIZATION mallory",
+    );
+    let mut mallory = connect_as(&server, "mallory");
+    run(
+        &mut mallory,
+        "SELECT create_shard(0, 'm', if_not_exists => true);
+         DO $$ BEGIN FOR n IN 1..2000 LOOP
+             EXECUTE format('CREATE FUNCTION m.shard_%s(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+                 LANGUAGE sql IMMUTABLE BEGIN ATOMIC
+                 SELECT ''m.table_id_seq''::regclass, ''2011-08-24 21:07:01.721+00''::timestamptz, ''x''::text; END', n);
+         END LOOP; END $$",
+    );
+    let standby = Server::start_standby_of(&server);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stop_at_end = StopAtEnd(&stop);
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                run(&mut mallory, "ALTER SEQUENCE m.table_id_seq CACHE 1");
+            }
+        });
+        for server in [&server, &standby] {
+            let mut watcher = connect_as(server, "watcher");
+            for _ in 0..10 {
+                let read = "SELECT count(*) FROM id_shards WHERE coalesce(reason, '') <> coalesce(last_id, 0)::text";
+                assert_eq!(one::<i64>(&mut watcher, read), 2001);
+            }
+        }
+        drop(stop_at_end);
+    });
+}
+
 /// Creates 1,600 columns in each of so many temporary tables, whose defaults name an object by its
 /// OID. That needs no privilege.
 pub fn name_in_defaults(mallory: &mut Client, owner: &mut Client, object: &str, tables: usize) {

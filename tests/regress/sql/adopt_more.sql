@@ -194,6 +194,42 @@ DO $$ BEGIN PERFORM pg_temp.original('insta528', '528'); END $$;
 SELECT starts_above > :ahead AS is_above FROM adopt_shard(528);
 SELECT insta528.next_id() > :ahead AS goes_on;
 ROLLBACK;
+-- The ids of an earlier adoption may also be those of a trigger, or of a default with the number. Neither depends on the functions
+-- of the shard, so the original is not restored as long as they need it.
+BEGIN;
+SELECT shard FROM adopt_shard(528);
+CREATE TABLE insta528.by_number (id bigint PRIMARY KEY DEFAULT next_id(528), note text);
+CREATE TABLE insta528.by_trigger (id bigint PRIMARY KEY, note text);
+CREATE TRIGGER ids BEFORE INSERT ON insta528.by_trigger FOR EACH ROW EXECUTE FUNCTION next_id_trigger('528', 'id');
+-- That of a role that may not set the sequence does not count for the newest id.
+CREATE TABLE insta528.of_other (id bigint DEFAULT next_id(528));
+INSERT INTO insta528.of_other VALUES (make_id(clock_timestamp() + interval '5 s', 528, 0, '2020-01-01'));
+ALTER TABLE insta528.of_other OWNER TO regress_id_app;
+SELECT advance_shard(528, make_id(clock_timestamp() + interval '2 s', 528, 0, '2020-01-01')) > 0 AS advanced;
+SAVEPOINT a;
+INSERT INTO insta528.by_number VALUES (DEFAULT) RETURNING id AS newest \gset
+SELECT message, detail, hint FROM raises('SELECT unadopt_shard(528)');
+DO $$ BEGIN PERFORM pg_temp.original('insta528', '528'); PERFORM setval('insta528.table_id_seq', 1, false); END $$;
+SELECT newest_id = :newest AS newest FROM adopt_shard(528);
+ROLLBACK TO a;
+INSERT INTO insta528.by_trigger VALUES (DEFAULT) RETURNING id AS newest \gset
+DO $$ BEGIN PERFORM pg_temp.original('insta528', '528'); PERFORM setval('insta528.table_id_seq', 1, false); END $$;
+SELECT newest_id = :newest AS newest FROM adopt_shard(528);
+DROP TABLE insta528.of_other;
+ALTER TABLE insta528.by_number ALTER id SET DEFAULT insta528.next_id();
+SELECT message, detail, hint FROM raises('SELECT unadopt_shard(528)');
+ALTER TABLE insta528.by_trigger ALTER id SET DEFAULT insta528.next_id();
+DROP TRIGGER ids ON insta528.by_trigger;
+SELECT unadopt_shard(528);
+INSERT INTO insta528.by_trigger VALUES (DEFAULT) RETURNING id_shard(id);
+ROLLBACK;
+-- The kept original is only for its owner, also if default privileges grant new functions to others.
+BEGIN;
+ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO "regress_id app";
+SELECT shard FROM adopt_shard(528);
+SELECT has_function_privilege('regress_id app', 'insta528.original_next_id()', 'EXECUTE') AS may_call_original,
+    has_function_privilege('regress_id app', 'insta528.next_id()', 'EXECUTE') AS may_call;
+ROLLBACK;
 -- A body that is not like the original.
 BEGIN;
 CREATE OR REPLACE FUNCTION insta520.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
@@ -379,6 +415,15 @@ DO $$ BEGIN PERFORM pg_temp.original('insta530', '530', 'photo_id', 'photo_seq')
 SELECT function, sequence FROM adopt_shard(530, function => 'insta530.photo_id()');
 SELECT unadopt_shard(530);
 SELECT p.oid::regprocedure, lanname FROM pg_proc AS p JOIN pg_language AS l ON l.oid = prolang WHERE pronamespace = 'insta530'::regnamespace ORDER BY proname;
+-- Also if the original names its sequence without a schema, a migration has restored it, and another schema has a sequence of the name.
+DO $$ BEGIN EXECUTE replace(pg_get_functiondef('insta530.photo_id()'::regprocedure), 'insta530.photo_seq', 'photo_seq'); END $$;
+SELECT pg_get_functiondef('insta530.photo_id()'::regprocedure) AS original \gset
+SELECT function, sequence FROM adopt_shard(530, function => 'insta530.photo_id()');
+:original;
+CREATE SCHEMA insta531 CREATE SEQUENCE photo_seq;
+SELECT unadopt_shard(530);
+SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta530'::regnamespace AND proname IN ('next_id', 'epoch', 'shard_530');
+DROP SCHEMA insta531 CASCADE;
 SELECT next_id(530) > 0 AS generated, reason FROM id_shards WHERE shard = 530;
 SELECT * FROM raises('SELECT unadopt_shard(530)');
 -- Without epoch(), create_shard() does not guess the epoch of a sequence that has generated ids.

@@ -153,6 +153,12 @@ INSERT INTO grandchildren (parent) VALUES (:parent);
 SELECT attrelid::regclass, attname, atttypid::regtype FROM pg_attribute
 WHERE attrelid IN ('children'::regclass, 'only_children'::regclass, 'grandchildren'::regclass) AND attnum > 0 ORDER BY 1, attnum;
 DROP TABLE parents, children, only_children, grandchildren;
+-- The statement for a table of another role would evaluate that role's expressions, so it is for that role.
+CREATE TABLE parents (id bigserial PRIMARY KEY);
+CREATE TABLE children (parent int REFERENCES parents);
+ALTER TABLE children OWNER TO regress_id_other;
+SELECT hint FROM raises('SELECT adopt_table(530, ''parents'')');
+DROP TABLE parents, children;
 -- A bigint key, a key of several columns, a table that references itself, and partitions on both sides.
 CREATE TABLE parents (n int, id bigserial, reply_to int, PRIMARY KEY (id, n)) PARTITION BY RANGE (n);
 CREATE TABLE dropped_columns (a int, b int, n int NOT NULL, reply_to int, id bigint NOT NULL);

@@ -140,6 +140,9 @@ WHERE place <= 3;
 SELECT count(*) FROM (SELECT backfill_id(time, shard) OVER (ORDER BY time, n) FROM rows_of_old LIMIT 900) AS first;
 -- If the window is run again for each row of another table, it continues as it does between window partitions.
 SELECT outer_n, id_seq(id) FROM generate_series(1, 2) AS outer_n, LATERAL (SELECT backfill_id('2020-01-01+00', 5 + outer_n * 0) OVER () AS id FROM generate_series(1, 2)) AS ids;
+-- Also for equal keys, for which PostgreSQL must not repeat the rows of the first run.
+SELECT count(DISTINCT id) FROM generate_series(1, 2) AS n, LATERAL (VALUES (5)) AS key(shard), LATERAL (SELECT backfill_id('2020-01-01+00', shard + n * 0) OVER () AS id FROM generate_series(1, 2)) AS ids;
+SELECT count(*), count(DISTINCT id) FROM (VALUES (5), (5), (5)) AS key(shard), LATERAL (SELECT backfill_id('2020-01-01+00', key.shard) OVER () AS id FROM generate_series(1, 2)) AS ids;
 SELECT raises($$SELECT id FROM generate_series(1, 2) AS o, LATERAL (SELECT backfill_id(time, 5 + o * 0) OVER (ORDER BY time) AS id FROM rows_of_old WHERE n < 10) AS ids$$);
 
 -- Cursors: forward, back, from the start again, held.

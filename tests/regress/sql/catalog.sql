@@ -38,9 +38,10 @@ SELECT function FROM rules.function WHERE pronargs > 0 AND (proargnames IS NULL 
 SELECT function FROM rules.function WHERE prosecdef OR proconfig IS NOT NULL;
 -- In SQL only with a body that was parsed when it was created, so that search_path has no effect.
 SELECT function, language FROM rules.function WHERE NOT (language = 'c' OR language = 'sql' AND prosqlbody IS NOT NULL);
--- A function that changes something does not run in a parallel worker. One that depends on nothing does, and a function in C
+-- A function that changes something does not run in a parallel worker. A window function never does; it is volatile because
+-- PostgreSQL would repeat its rows otherwise. One that depends on nothing does, and a function in C
 -- then also returns NULL for NULL, except a window function.
-SELECT function FROM rules.function WHERE provolatile = 'v' AND proparallel <> 'u';
+SELECT function FROM rules.function WHERE provolatile = 'v' AND proparallel <> 'u' AND prokind <> 'w';
 SELECT function FROM rules.function WHERE provolatile = 'i' AND (proparallel <> 's' OR language = 'c' AND prokind = 'f' AND NOT proisstrict);
 -- The leakproof functions are those in C that decode any bigint: they depend on nothing, and raise no error.
 SELECT function FROM rules.function WHERE proleakproof <> (provolatile = 'i' AND language = 'c' AND proargtypes = '20');

@@ -237,6 +237,11 @@ SELECT * FROM convert_defaults_to_triggers(500);
 RESET ROLE;
 -- A rollback restores the defaults.
 CREATE TABLE insta500.undone (id bigint DEFAULT insta500.next_id());
+-- A trigger does not have the rights of the definer.
+BEGIN;
+ALTER FUNCTION insta500.next_id() SECURITY DEFINER;
+SELECT * FROM convert_defaults_to_triggers(500);
+ROLLBACK;
 BEGIN;
 SELECT * FROM convert_defaults_to_triggers(500);
 ROLLBACK;

@@ -226,7 +226,7 @@ CREATE FUNCTION pg_temp.shard_319(OUT sequence regclass, OUT epoch timestamptz, 
     BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
 SELECT shard FROM id_shards WHERE shard >= 310 OR schema = 'decoy';
 SELECT state FROM generate_series(310, 334) AS n, raises(format('SELECT next_id(%s)', n)) GROUP BY state;
--- A relation that is not a sequence, and a temporary sequence, have no last id and cause no error in the view.
+-- A definition that names another relation than a sequence does not count. A temporary sequence has no last id in the view.
 CREATE TABLE decoy.no_sequence ();
 CREATE FUNCTION decoy.shard_326(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
     BEGIN ATOMIC SELECT 'decoy.no_sequence'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;

@@ -445,6 +445,39 @@ ALTER FUNCTION shared.epoch() OWNER TO regress_id_super;
 SELECT can_generate, reason FROM id_shards WHERE shard = 9;
 DROP SCHEMA shared CASCADE;
 
+-- A part of a shard gets another owner. The shard of another role that has prepared the number does not take its place.
+GRANT CREATE ON DATABASE :"database" TO regress_id_app, regress_id_evil;
+SET ROLE regress_id_app;
+SELECT create_shard(9);
+-- The owner of a table that has revoked its own privileges on the rows.
+CREATE TABLE insta9.only_grows (id bigserial PRIMARY KEY);
+REVOKE UPDATE, DELETE, TRUNCATE ON insta9.only_grows FROM regress_id_app;
+SELECT adopted FROM adopt_table(9, 'insta9.only_grows');
+SET ROLE regress_id_evil;
+CREATE SCHEMA evils;
+DO $$ BEGIN PERFORM make_part(9, 'evils', 'sequence'), make_part(9, 'evils', 'definition'), make_part(10, 'evils', 'definition'); END $$;
+GRANT USAGE ON SCHEMA evils TO PUBLIC;
+GRANT USAGE ON SEQUENCE evils.table_id_seq TO PUBLIC;
+RESET ROLE;
+SELECT state, message FROM raises('SELECT next_id(9)');
+ALTER SEQUENCE insta9.table_id_seq OWNER TO regress_id_super;
+SELECT state, message FROM raises('SELECT next_id(9)');
+ALTER FUNCTION insta9.shard_9() OWNER TO regress_id_super;
+SELECT id_shard(next_id(9));
+SELECT is_called FROM evils.table_id_seq;
+-- Nor does a prepared number lead the owner of an original to another sequence.
+SET ROLE regress_id_app;
+CREATE SCHEMA insta10;
+DO $$ BEGIN PERFORM make_part(10, 'insta10', 'sequence'), make_part(10, 'insta10', 'original'); END $$;
+SELECT * FROM raises('SELECT adopt_shard(10)');
+RESET ROLE;
+DROP SCHEMA insta10 CASCADE;
+ALTER FUNCTION insta9.shard_9() OWNER TO regress_id_app;
+DROP SCHEMA evils CASCADE;
+SELECT state, message, hint FROM raises('SELECT next_id(9)');
+SELECT schema, can_generate, reason FROM id_shards WHERE shard = 9;
+DROP SCHEMA insta9 CASCADE;
+
 -- The schema public of pg_database_owner counts as a schema of the owner of this database. The extension is elsewhere.
 CREATE SCHEMA regress_id_ids;
 ALTER EXTENSION instagram_id SET SCHEMA regress_id_ids;
