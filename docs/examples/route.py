@@ -31,30 +31,34 @@ class Router:
     def add_photo(self, user, title):
         """Generates the id first: then the insert can be retried, even if it was committed already."""
         shard = shard_of_user(user)
-        (photo_id,) = self.run(shard, lambda on: on.execute("SELECT next_id(%s)", [shard]).fetchone())
-        insert = f"INSERT INTO insta{shard}.photos (id, user_id, title) VALUES (%s, %s, %s) ON CONFLICT (id) DO NOTHING"
-        self.run(shard, lambda on: on.execute(insert, [photo_id, user, title]))
+        (photo_id,) = self.run(shard, lambda on, _: on.execute("SELECT next_id(%s)", [shard]).fetchone())
+        self.run(shard, lambda on, lost: insert(on, shard, [photo_id, user, title], lost))
         return photo_id
 
     def photo(self, photo_id):
         shard = shard_of_id(photo_id)
         select = f"SELECT user_id, title FROM insta{shard}.photos WHERE id = %s"
-        return self.run(shard, lambda on: on.execute(select, [photo_id]).fetchone())
+        return self.run(shard, lambda on, _: on.execute(select, [photo_id]).fetchone())
 
     def run(self, shard, work):
-        """Does the work in a transaction on the shard's server. If the shard has moved, retries on its new server."""
+        """Does the work in a transaction on the shard's server. If the shard has moved, retries on its new server.
+
+        The work also gets whether a connection was lost: then an earlier attempt may have been committed.
+        """
         deadline = time.monotonic() + PATIENCE
+        lost = False
         while True:
             try:
                 if self.read_at is None or time.monotonic() > self.read_at + FRESH:
                     self.refresh()
                 connection = self.connect(self.conninfo_of[self.server_of[shard]])
                 with connection.transaction():
-                    return work(connection)
+                    return work(connection, lost)
             except psycopg.Error as error:
                 is_lost = isinstance(error, psycopg.OperationalError) and error.sqlstate in LOST
                 if not (is_lost or error.sqlstate == READ_ONLY) or time.monotonic() > deadline:
                     raise
+                lost = lost or is_lost
             self.read_at = None
             time.sleep(PAUSE)
 
@@ -82,6 +86,15 @@ class Router:
         if connection is None or connection.closed:
             connection = self.connections[conninfo] = psycopg.connect(conninfo, autocommit=True)
         return connection
+
+
+def insert(on, shard, photo, lost):
+    """Inserts a row. Another row with its id is an error (23505), except the row of an earlier attempt."""
+    sql = f"INSERT INTO insta{shard}.photos (id, user_id, title) VALUES (%s, %s, %s)"
+    same = f"SELECT 1 FROM insta{shard}.photos WHERE id = %s AND user_id = %s AND title = %s"
+    if lost and (on.execute(f"{sql} ON CONFLICT (id) DO NOTHING", photo).rowcount or on.execute(same, photo).rowcount):
+        return
+    on.execute(sql, photo)
 
 
 def shard_of_user(user):

@@ -5,6 +5,7 @@
 //! the title.
 
 use postgres::error::SqlState;
+use postgres::types::ToSql;
 use postgres::{Client, Error, NoTls, Transaction};
 use std::collections::HashMap;
 use std::thread::sleep;
@@ -37,32 +38,33 @@ impl Router {
     fn add_photo(&mut self, user: i64, title: &str) -> Result<i64, Error> {
         let shard = shard_of_user(user);
         let id: i64 =
-            self.run(shard, |on| Ok(on.query_one("SELECT next_id($1)", &[&shard])?.get(0)))?;
-        let insert = format!(
-            "INSERT INTO insta{shard}.photos (id, user_id, title) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING"
-        );
-        self.run(shard, |on| on.execute(&insert, &[&id, &user, &title]))?;
+            self.run(shard, |on, _| Ok(on.query_one("SELECT next_id($1)", &[&shard])?.get(0)))?;
+        self.run(shard, |on, lost| insert(on, shard, &[&id, &user, &title], lost))?;
         Ok(id)
     }
 
     fn photo(&mut self, id: i64) -> Result<(i64, String), Error> {
         let shard = shard_of_id(id);
         let select = format!("SELECT user_id, title FROM insta{shard}.photos WHERE id = $1");
-        let row = self.run(shard, |on| on.query_one(&select, &[&id]))?;
+        let row = self.run(shard, |on, _| on.query_one(&select, &[&id]))?;
         Ok((row.get(0), row.get(1)))
     }
 
     /// Does the work in a transaction on the shard's server. If the shard has moved, retries on its
-    /// new server.
+    /// new server. The work also gets whether a connection was lost: then an earlier attempt may
+    /// have been committed.
     fn run<T>(
         &mut self,
         shard: i32,
-        work: impl Fn(&mut Transaction) -> Result<T, Error>,
+        work: impl Fn(&mut Transaction, bool) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let deadline = Instant::now() + PATIENCE;
+        let mut lost = false;
         loop {
-            match self.try_once(shard, &work) {
-                Err(error) if may_pass(&error) && Instant::now() < deadline => {}
+            match self.try_once(shard, |on| work(on, lost)) {
+                Err(error) if may_pass(&error) && Instant::now() < deadline => {
+                    lost |= !is_read_only(&error);
+                }
                 result => return result,
             }
             self.read_at = None;
@@ -120,13 +122,33 @@ impl Router {
     }
 }
 
+/// Inserts a row. Another row with its id is an error (23505), except the row of an earlier attempt.
+fn insert(
+    on: &mut Transaction,
+    shard: i32,
+    photo: &[&(dyn ToSql + Sync)],
+    lost: bool,
+) -> Result<(), Error> {
+    let sql = format!("INSERT INTO insta{shard}.photos (id, user_id, title) VALUES ($1, $2, $3)");
+    let repeated = format!("{sql} ON CONFLICT (id) DO NOTHING");
+    let same =
+        format!("SELECT FROM insta{shard}.photos WHERE id = $1 AND user_id = $2 AND title = $3");
+    if !lost || on.execute(&repeated, photo)? == 0 && on.query_opt(&same, photo)?.is_none() {
+        on.execute(&sql, photo)?;
+    }
+    Ok(())
+}
+
 /// Whether the shard is being moved or has moved, or the connection is lost: no answer from the
 /// server, or it is stopping or starting.
 fn may_pass(error: &Error) -> bool {
-    error.code().is_none_or(|code| {
-        *code == SqlState::READ_ONLY_SQL_TRANSACTION
-            || ["57P01", "57P02", "57P03"].contains(&code.code())
-    })
+    is_read_only(error)
+        || error.code().is_none_or(|code| ["57P01", "57P02", "57P03"].contains(&code.code()))
+}
+
+/// Whether the shard is being moved or has moved.
+fn is_read_only(error: &Error) -> bool {
+    error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
 /// `shard_for(user, 2000)`

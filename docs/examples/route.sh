@@ -21,8 +21,9 @@ ask() {
 }
 
 # on_shard SHARD SQL [NAME=VALUE...]: the same on the shard's server. If the shard has moved, retries on its new server.
+# The variable "lost" is true if a connection was lost: then an earlier attempt may have been committed.
 on_shard() {
-    local shard=$1 deadline=$((SECONDS + PATIENCE)) status place conninfo
+    local shard=$1 deadline=$((SECONDS + PATIENCE)) lost=false status place conninfo
     shift
     while true; do
         status=0
@@ -31,7 +32,7 @@ on_shard() {
         if [ "$status" = 0 ]; then
             [ -n "$place" ] || { echo "shard $shard is not in the map" >&2; exit 1; }
             read -r server conninfo <<<"$place"
-            answer=$(ask "$conninfo" "$@") || status=$?
+            answer=$(ask "$conninfo" "$@" "lost=$lost") || status=$?
         fi
         if [ "$status" = 0 ]; then return; fi
         # 25006 means that the shard is being moved or has moved.
@@ -39,6 +40,7 @@ on_shard() {
             cat "$errors" >&2
             exit "$status"
         fi
+        if [ "$status" = 2 ]; then lost=true; fi
         sleep "$PAUSE"
     done
 }
@@ -50,8 +52,15 @@ for title in "$@"; do
     # Generates the id first: then the insert can be retried, even if it was committed already.
     on_shard "$shard" "SELECT next_id($shard)"
     id=$answer
-    on_shard "$shard" "INSERT INTO insta$shard.photos (id, user_id, title) VALUES ($id, $user, :'title')
-                       ON CONFLICT (id) DO NOTHING" title="$title"
+    # Another row with this id is an error (23505), except the row of an earlier attempt.
+    insert="INSERT INTO insta$shard.photos (id, user_id, title) SELECT $id, $user, :'title'"
+    on_shard "$shard" "\\if :lost
+                           $insert ON CONFLICT (id) DO NOTHING;
+                           $insert WHERE NOT EXISTS (SELECT FROM insta$shard.photos
+                                                     WHERE id = $id AND user_id = $user AND title = :'title');
+                       \\else
+                           $insert;
+                       \\endif" title="$title"
     shard=$((id >> 10 & 8191)) # id_shard(id)
     on_shard "$shard" "SELECT user_id, title FROM insta$shard.photos WHERE id = $id"
     echo "$id $server $answer"

@@ -248,6 +248,23 @@ fn clients_do_not_repeat_a_commit_whose_result_was_lost() {
     assert_eq!(printed, photos_on(&place.a, 5).iter().map(|photo| photo.0).collect::<Vec<_>>());
 }
 
+/// A role that can insert has taken the ids that the clients get next. Each client reports this.
+#[test]
+fn clients_report_an_id_that_another_row_has() {
+    let place = Place::start();
+    for client in clients(&place) {
+        run(
+            &mut place.a.connect(),
+            "INSERT INTO insta5.photos
+             SELECT make_id(clock_timestamp() + n * interval '1 ms', 5, (id_seq(last) + 1) & 1023), 666, 'taken'
+             FROM next_id(5) AS last, generate_series(0, 60000) AS n",
+        );
+        let (photos, status, errors) = client.start(5, 1).finish();
+        assert!(photos.is_empty() && !status.success(), "{:?}: {photos:?}", client.language);
+        assert!(errors.contains("photos_pkey"), "{:?}: {errors}", client.language);
+    }
+}
+
 #[test]
 fn clients_cache_and_refresh_the_map() {
     let place = Place::start();

@@ -88,3 +88,59 @@ fn servers_page_examples_run() {
     println!("{read} rows read on the other server for the newest 50");
     assert!((100..=102).contains(&read)); // the fetched rows, and one row read ahead in each index
 }
+
+/// A role that can create schemas has rows in `id_shards`. `here.refresh` of the page neither runs
+/// a statement in the name of its schema nor shows its rows.
+#[test]
+fn servers_page_view_reads_no_tables_of_other_roles() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    let sql = blocks(PAGE, "sql");
+    let refresh = sql.iter().find(|block| block.contains("PROCEDURE here.refresh")).unwrap();
+    run(
+        &mut client,
+        &format!(
+            "CREATE EXTENSION instagram_id; SELECT create_shard(5);
+             CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id(), user_id bigint, title text);
+             INSERT INTO insta5.photos (title) VALUES ('ours');
+             CREATE SCHEMA shard_map CREATE TABLE shards (shard int, server text);
+             INSERT INTO shard_map.shards VALUES (5, 'a');
+             CREATE ROLE mallory; GRANT CREATE ON DATABASE postgres TO mallory;
+             CREATE SCHEMA team; GRANT ALL ON SCHEMA insta5, team TO mallory; {refresh}"
+        ),
+    );
+    let mut define = |shard: i32, schema: &str| {
+        let schema = format!("\"{schema}\"");
+        run(
+            &mut client,
+            &format!(
+                "SET ROLE mallory;
+                 CREATE SCHEMA IF NOT EXISTS {schema}; CREATE SEQUENCE {schema}.s{shard};
+                 CREATE TABLE IF NOT EXISTS {schema}.photos AS SELECT 1::bigint AS id, 2::bigint AS user_id, 'theirs' AS title;
+                 CREATE FUNCTION {schema}.shard_{shard}(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
+                     BEGIN ATOMIC SELECT '{schema}.s{shard}'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'::text; END;
+                 RESET ROLE"
+            ),
+        );
+    };
+    define(5, "mallory");
+    define(5, "insta5.photos; ALTER ROLE mallory SUPERUSER; --");
+    define(5, "team"); // a schema that the caller trusts, with a table that it does not trust
+    define(6, "insta5"); // the table of shard 5 a second time
+    run(&mut client, "CALL here.refresh('a')");
+    assert!(!one::<bool>(&mut client, "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"));
+    assert_eq!(texts(&mut client, "SELECT title FROM here.photos"), ["ours"]);
+    run(&mut client, "INSERT INTO shard_map.shards VALUES (6, 'a')");
+    run(&mut client, "CALL here.refresh('a')");
+    assert_eq!(texts(&mut client, "SELECT title FROM here.photos"), ["ours"]);
+    // A shard of the map that only another role has here.
+    run(&mut client, "INSERT INTO shard_map.shards VALUES (7, 'a')");
+    run(
+        &mut client,
+        "SET ROLE mallory; CREATE SEQUENCE mallory.s7;
+         CREATE FUNCTION mallory.shard_7(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
+             BEGIN ATOMIC SELECT 'mallory.s7'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'::text; END;
+         RESET ROLE",
+    );
+    assert_eq!(error_of(&mut client, "CALL here.refresh('a')").0, "22004");
+}
