@@ -903,6 +903,56 @@ fn event_trigger_refuses_a_replaced_function() {
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM id_shards WHERE shard = 5"), 0);
 }
 
+/// The event trigger refuses no function that another role than the owner of the shard owns: any
+/// role that can create functions in a schema can define a shard there.
+#[test]
+fn event_trigger_of_the_page_ignores_shards_of_other_roles() {
+    let page = include_str!("../../../docs/use/adopting.md");
+    let recipe = blocks(page, "sql")
+        .into_iter()
+        .find(|block| block.contains("CREATE EVENT TRIGGER keep_shards"))
+        .unwrap();
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    run(&mut client, &format!("CREATE EXTENSION instagram_id; {recipe}"));
+    let replace = "CREATE OR REPLACE FUNCTION util.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'";
+    run(
+        &mut client,
+        &format!(
+            "CREATE ROLE app; CREATE SCHEMA util AUTHORIZATION app; SET ROLE app; {replace}; RESET ROLE;
+             CREATE ROLE mallory; GRANT ALL ON SCHEMA util TO mallory; SET ROLE mallory; CREATE SEQUENCE util.s;
+             CREATE FUNCTION util.shard_9(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
+                 BEGIN ATOMIC SELECT 'util.s'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'::text; END;
+             RESET ROLE"
+        ),
+    );
+    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM id_shards WHERE shard = 9"), 1);
+    run(&mut client, &format!("SET ROLE app; {replace}; RESET ROLE; {replace}"));
+}
+
+/// The body of an original is text of the function's owner. The statement of the page that takes
+/// the place of a migration runs no part of it with the rights of its caller.
+#[test]
+fn statement_of_the_page_runs_no_text_of_an_original() {
+    let page = include_str!("../../../docs/use/adopting.md");
+    let restore = page.lines().find(|line| line.contains("pg_get_functiondef")).unwrap();
+    let body_end = "END; -- $funcoriginal_tion$; ALTER ROLE mallory SUPERUSER; --\n$$";
+    let original = original_of_shard(5).replace("END;\n         $$", body_end);
+    assert!(original.contains(body_end));
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    run(
+        &mut client,
+        &format!(
+            "CREATE EXTENSION instagram_id; CREATE ROLE mallory; GRANT CREATE ON DATABASE postgres TO mallory;
+             SET ROLE mallory; {original}; SELECT adopt_shard(5); RESET ROLE; {restore}"
+        ),
+    );
+    assert!(!one::<bool>(&mut client, "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"));
+    let body = "SELECT count(*) FROM pg_proc WHERE oid = 'insta5.next_id()'::regprocedure AND prosrc LIKE '%$funcoriginal_tion$%'";
+    assert_eq!(one::<i64>(&mut client, body), 1, "the original is restored");
+}
+
 /// A role holds a lock on a table of its own whose default calls the function. The adoption and its
 /// dry run end, and name the table.
 #[test]
