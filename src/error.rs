@@ -473,8 +473,7 @@ errors! {
     SequenceIsCounter { name: String, last_value: i64, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "permission denied for sequence {name}",
         detail("Its last value {last_value} is that of a counter, and role {role} lacks UPDATE on it."),
-        hint("Use another sequence. If this one should generate ids, call next_id() with it once as its owner. In the first 24 hours \
-            after the epoch of the ids, grant UPDATE on it instead.");
+        hint("Use another sequence. If this one should generate ids, call next_id() with it once as its owner.");
 
     /// The role may not use the schema of the shard, or that of the extension.
     NoRightOnSchema { name: String, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -529,10 +528,12 @@ errors! {
         hint("Give both to one role with ALTER ... OWNER TO.");
 
     /// The owner of the function that defines a shard does not own the sequence of the shard.
-    DefinitionOfAnother { name: String, function: String, owner: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    DefinitionOfAnother { name: String, function: String, owner: String, shard: u16, role: String } =>
+        ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} does not belong to the owner of function {function}",
-        detail("The function defines shard {shard}, and belongs to role {owner}."),
-        hint("If the shard belongs to this role, use ALTER SEQUENCE {name} OWNER TO {owner}. Otherwise use DROP ROUTINE {function}.");
+        detail("The function defines shard {shard}. It belongs to role {owner}, and the sequence to role {role}."),
+        hint("If shard {shard} was created with this sequence, give all of its parts to one role, as with ALTER FUNCTION {function} \
+            OWNER TO {role}. If role {owner} has defined a shard with a sequence of others, use DROP ROUTINE {function}.");
 
     // Adoption.
 

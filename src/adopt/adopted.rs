@@ -35,7 +35,7 @@ impl Adopted {
     /// before the sequence is locked.
     pub fn sequence_to_lock(&self, definition: &Definition) -> Result<IdSequence, Error> {
         let former = || IdSequence {
-            oid: self.former_sequence().unwrap_or(definition.sequence.oid),
+            oid: self.former_sequence(definition).unwrap_or(definition.sequence.oid),
             epoch: definition.sequence.epoch,
         };
         let sequence = self.sequence.unwrap_or_else(former);
@@ -76,21 +76,26 @@ impl Adopted {
     /// Whether it generates ids from the shard's own sequence, or did so before it was replaced.
     pub fn is_on_own_sequence(&self, definition: &Definition) -> bool {
         let now = self.sequence.map(|sequence| sequence.oid);
-        now.or_else(|| self.former_sequence()) == Some(definition.sequence.oid)
+        now.or_else(|| self.former_sequence(definition)) == Some(definition.sequence.oid)
     }
 
     /// The sequence that a function generated ids from before it was replaced, if its body still
-    /// tells that. A name without a schema is that of a sequence in the schema of the function, if
-    /// there is one: other roles can create sequences of this name elsewhere.
-    fn former_sequence(&self) -> Option<Oid> {
+    /// tells that. A name without a schema is that of the shard's own sequence, or of one of the
+    /// function's owner in its schema: other roles can create sequences of this name.
+    fn former_sequence(&self, definition: &Definition) -> Option<Oid> {
         let named = read_original(self.kept.as_ref().unwrap_or(&self.function)).ok()?.sequence?;
         let beside = match plpgsql::name_parts(&named)?.as_slice() {
+            [name] if *name == names::raw_relation(definition.sequence.oid) => {
+                Some(definition.sequence.oid)
+            }
             [name] => Some(catalog::relation_oid(name, self.function.schema)),
             _ => None,
         };
         let is_own = |sequence: &Oid| {
             catalog::relation(*sequence).is_some_and(|relation| {
-                relation.is_sequence && catalog::has_rights_of(self.function.owner, relation.owner)
+                relation.is_sequence
+                    && catalog::has_rights_of(self.function.owner, relation.owner)
+                    && catalog::has_rights_of(relation.owner, self.function.owner)
             })
         };
         beside.filter(is_own).or_else(|| sequence_named(&named).filter(is_own))

@@ -40,9 +40,9 @@ pub enum KnownFrom {
 
 impl Adoption {
     /// The columns that the function fills, and those that an earlier adoption has given ids of the
-    /// shard from the same sequence: by its `next_id()`, by the number of the shard, or by a trigger.
-    /// Of the latter, those of owners who may set the sequence anyway: any role that can create
-    /// tables in the schema can name the number.
+    /// shard from the same sequence: by its `next_id()`, by the number of the shard, or by a
+    /// trigger. Of the latter, those of owners who may set the sequence anyway: any role that can
+    /// create tables in the schema can name the number.
     pub fn columns_with_its_ids(&self) -> Vec<Column> {
         let mut columns = self.callers.columns_of(self.function.oid);
         if let Some(next_id) = catalog::function_in(self.function.schema, "next_id", &[])

@@ -25,7 +25,7 @@ use crate::pg::roles;
 use crate::pg::spi;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::IdSequence;
+use crate::sequence::{IdSequence, visit};
 use crate::shard::columns::{self, Callers, Column};
 use crate::shard::ddl;
 use crate::shard::definition::Definition;
@@ -167,6 +167,7 @@ fn unadopt_shard(
             return Err(Error::OriginalChanged(names::function(function)).into());
         }
         wait()?;
+        check_not_used_by_number(&definition, &adopted, own_schema)?;
         change_functions(shard, &adopted[0].function, || restore(&definition, &adopted))?;
         Ok(Regprocedure(function))
     })
@@ -195,7 +196,8 @@ fn find_adopted(
 }
 
 /// Refuses to drop the definition of a shard that columns name by its number: no dependency keeps
-/// it, and their next row would fail.
+/// it, and their next row would fail. Any role that can create tables in the schema can name the
+/// number. So a column counts only if the owner of its table may use the sequence.
 fn check_not_used_by_number(
     definition: &Definition,
     adopted: &[Adopted],
@@ -205,12 +207,18 @@ fn check_not_used_by_number(
         return Ok(());
     }
     let columns = columns::columns_by_number(definition, own_schema, &generator::stored());
-    let Some(column) = columns.first() else { return Ok(()) };
+    let sequence = definition.sequence.oid;
+    let counts = |column: &&Column| {
+        catalog::relation(column.table)
+            .is_some_and(|table| visit::may_be_used_by(sequence, table.owner))
+    };
+    let Some(column) = columns.iter().find(counts) else { return Ok(()) };
+    let function = adopted.iter().find(|one| one.is_on_own_sequence(definition));
     let statement = format!(
         "ALTER TABLE {} ALTER {} SET DEFAULT {}",
         names::relation(column.table),
         quote_identifier(&column.name),
-        names::function(adopted[0].function.oid)
+        names::function(function.unwrap_or(&adopted[0]).function.oid)
     );
     Err(Error::UsedByNumber {
         shard: definition.shard.number(),

@@ -22,7 +22,7 @@ impl Narrow {
     }
 }
 
-/// The statement that lets a column of a table hold ids. It rewrites the table, for which PostgreSQL
+/// The statement that lets a column hold ids. It rewrites the table, for which PostgreSQL
 /// evaluates expressions of the table's owner. With SET ROLE they could return to the rights of the
 /// caller.
 pub fn widen(table: Oid, name: &str) -> String {

@@ -45,6 +45,7 @@ impl Example for String {
             "FunctionExists.function" if values == Values::Others => "insta5.epoch()",
             "PartOfAnother.name" if values == Values::Typical => "insta5.next_id()",
             "ShardOfAnother.function" | "ShardNotTrusted.function" => "insta5.shard_5()",
+            "DefinitionOfAnother.function" => "insta5.shard_5()",
             "EpochNotTrusted.function" => "insta5.epoch()",
             "OriginalTakesArguments.call" => "next_id(5, sequence)",
             "SchemaOfExtension.schema" | "NextIdTaken.schema" => "public",

@@ -38,6 +38,7 @@ fn explain(
         Err(Error::ShardAmbiguous { schemas, .. }) if asked.is_some() => {
             (listed(&schemas, ", "), None)
         }
+        Err(Error::DefinitionOfAnother { function, .. }) if asked.is_some() => (function, None),
         Err(error) => return Err(error),
     };
     let epoch = asked.or(own_epoch).unwrap_or(Epoch::ORIGINAL);

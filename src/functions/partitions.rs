@@ -412,8 +412,8 @@ impl Parent {
         unreachable!("a loop without an end")
     }
 
-    /// Attaches an empty table as a partition. PostgreSQL checks its foreign keys with a query, which
-    /// an error about policies of the referenced tables must not prevent.
+    /// Attaches an empty table as a partition. PostgreSQL checks its foreign keys with a query,
+    /// which an error about policies of the referenced tables must not prevent.
     fn attach(&self, partition: Oid, range: Range) {
         let from = range.from.map_or("MINVALUE".into(), |id| id.to_string());
         let to = range.to.map_or("MAXVALUE".into(), |id| id.to_string());

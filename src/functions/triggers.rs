@@ -484,7 +484,9 @@ impl Candidate {
         }
         if self.has_rights_of_definer {
             return Some(
-                "Its default is SECURITY DEFINER. The trigger would use the rights of the role that inserts.".into(),
+                "Its default is SECURITY DEFINER. The trigger would use the rights of the role that inserts. If all such roles \
+                 have USAGE on the schema and the sequence, use ALTER FUNCTION ... SECURITY INVOKER."
+                    .into(),
             );
         }
         if let Some(author) = self.author() {

@@ -47,7 +47,9 @@ pub fn lock_schema(schema: Oid) -> bool {
     // The owner of the schema can rename it again and again.
     let deadline = Instant::now() + guc::lock_limit();
     let left = || deadline.saturating_duration_since(Instant::now());
-    lock_object(pg_sys::NamespaceRelationId, schema, 0, pg_sys::AccessShareLock);
+    guc::with_lock_timeout(left(), || {
+        lock_object(pg_sys::NamespaceRelationId, schema, 0, pg_sys::AccessShareLock);
+    });
     loop {
         match guc::with_lock_timeout(left(), || lock_row_of_schema(schema)) {
             Some(pg_sys::TM_Result::TM_Updated) => continue,
@@ -68,6 +70,8 @@ fn lock_row_of_schema(schema: Oid) -> Option<pg_sys::TM_Result::Type> {
     let mode = pg_sys::RowShareLock as pg_sys::LOCKMODE;
     let (key_share, wait) =
         (pg_sys::LockTupleMode::LockTupleKeyShare, pg_sys::LockWaitPolicy::LockWaitBlock);
+    // Another session may have granted a privilege on the schema, and rename it next.
+    let follow_updates = true;
     // SAFETY: a catalog scan, whose key outlives it. The row that it has found stays where it is
     // until the scan has ended. An error ends the scan and releases the snapshot with the
     // transaction.
@@ -87,7 +91,7 @@ fn lock_row_of_schema(schema: Oid) -> Option<pg_sys::TM_Result::Type> {
                 pg_sys::GetCurrentCommandId(false),
                 key_share,
                 wait,
-                false,
+                follow_updates,
                 &mut buffer,
                 &mut failure,
             );

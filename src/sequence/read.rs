@@ -2,14 +2,13 @@
 
 use crate::pg::catalog;
 use crate::pg::raw::{Raw, guarded};
-use crate::pg::sys::{self, RowExclusiveLock};
+use crate::pg::sys::{self, AccessShareLock, RowExclusiveLock};
 use instagram_id_core::copy::Tuple;
 use instagram_id_core::hlc::State;
 use pgrx::pg_sys::{self, Oid};
 
 /// The last value of a sequence. `None` if it was never called, or if this role or server cannot
-/// read it. It waits for no session that uses the sequence, and writes nothing. As `nextval`, it
-/// waits for one that alters it: that can replace the file.
+/// read it. It waits for no session that uses the sequence, and writes nothing.
 pub fn last_value(sequence: Oid) -> Option<i64> {
     state(sequence).filter(|state| state.is_called).map(|state| state.last_value)
 }
@@ -30,8 +29,8 @@ pub fn tuple(sequence: Oid) -> Option<Tuple> {
     // SAFETY: `read` does not panic and owns nothing with a destructor.
     unsafe {
         guarded(|raw| {
-            raw.LockRelationOid(sequence, RowExclusiveLock);
-            read(raw, sequence, reads_all)
+            raw.LockRelationOid(sequence, AccessShareLock);
+            read(raw, sequence, AccessShareLock, reads_all)
         })
     }
 }
@@ -41,14 +40,15 @@ pub fn tuple(sequence: Oid) -> Option<Tuple> {
 pub struct Locked;
 
 /// The same as [`tuple`], for a caller that must not wait for a session that alters or drops the
-/// sequence.
+/// sequence, and must not fail: the lock of `nextval` keeps others from giving the sequence another
+/// file.
 pub fn tuple_unless_locked(sequence: Oid) -> Result<Option<Tuple>, Locked> {
     let reads_all = reads_all_stats();
     // SAFETY: as for `tuple`.
     unsafe {
         guarded(|raw| {
             if raw.ConditionalLockRelationOid(sequence, RowExclusiveLock) {
-                Ok(read(raw, sequence, reads_all))
+                Ok(read(raw, sequence, RowExclusiveLock, reads_all))
             } else {
                 Err(Locked)
             }
@@ -61,13 +61,13 @@ pub fn tuple_unless_locked(sequence: Oid) -> Result<Option<Tuple>, Locked> {
 ///
 /// # Safety
 ///
-/// The caller holds an `RowExclusiveLock` on the sequence.
-unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<Tuple> {
+/// The caller holds a lock of this mode on the sequence.
+unsafe fn read(raw: Raw, sequence: Oid, mode: pg_sys::LOCKMODE, reads_all: bool) -> Option<Tuple> {
     // SAFETY: an open relation has its pg_class row; a sequence has block 0, and on it one tuple.
     unsafe {
         let relation = raw.try_relation_open(sequence, sys::NoLock);
         if relation.is_null() {
-            raw.UnlockRelationOid(sequence, RowExclusiveLock);
+            raw.UnlockRelationOid(sequence, mode);
             return None;
         }
         let row = &*(*relation).rd_rel;
@@ -93,7 +93,7 @@ unsafe fn read(raw: Raw, sequence: Oid, reads_all: bool) -> Option<Tuple> {
         } else {
             None
         };
-        raw.relation_close(relation, RowExclusiveLock);
+        raw.relation_close(relation, mode);
         catalog::forget_sequence(raw, sequence);
         tuple
     }

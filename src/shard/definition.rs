@@ -62,9 +62,9 @@ pub fn this_database() -> String {
 /// create them. There is no other order: nothing else shows which of two roles created the shard,
 /// and ids of a number that come from another sequence repeat.
 ///
-/// The owner must have these privileges in any case. But that does not choose between functions:
-/// while the parts of a shard get another owner, one at a time, only that of another role would be
-/// left.
+/// The owner must have these privileges in any case. But if the sequence is in its schema, that
+/// does not choose between functions: while the parts of a shard get another owner, one at a time,
+/// only that of another role would be left.
 pub fn find(shard: Shard) -> Result<Option<Definition>, Error> {
     invalidation::look_up(|found| !matches!(found, Ok(Some(_))), || find_once(shard))
 }
@@ -94,11 +94,14 @@ pub fn check_owner(definition: &Definition) -> Result<(), Error> {
     if owns_sequence(definition) {
         return Ok(());
     }
+    let of_sequence =
+        catalog::relation(definition.sequence.oid).map_or(Oid::INVALID, |sequence| sequence.owner);
     Err(Error::DefinitionOfAnother {
         name: names::relation(definition.sequence.oid),
         function: names::function(definition.function),
         owner: names::role(definition.owner),
         shard: definition.shard.number(),
+        role: names::role(of_sequence),
     })
 }
 

@@ -478,8 +478,34 @@ fn names_do_not_change_while_a_partition_is_attached() {
     assert_eq!(texts(&mut watch, schemas), ["old"]);
 }
 
-/// Two sessions of a role that can read a table keep partitions from being dropped. The waits of all
-/// attempts, in which writers queue, have one limit.
+/// The row of a schema has a newer version, which is not committed, when it is locked. Its owner
+/// cannot rename the schema then.
+#[test]
+fn schema_with_a_grant_in_progress_keeps_its_name() {
+    let server = Server::start(&[("fsync", "off")]);
+    let [mut client, mut owner, mut watch] = [server.connect(), server.connect(), server.connect()];
+    client
+        .batch_execute(
+            "CREATE EXTENSION instagram_id; CREATE SCHEMA parts;
+             CREATE TABLE parts.t (id bigint) PARTITION BY RANGE (id)",
+        )
+        .unwrap();
+    owner.batch_execute("BEGIN; GRANT USAGE ON SCHEMA parts TO PUBLIC").unwrap();
+    client.batch_execute("BEGIN; SELECT create_id_partitions('parts.t')").unwrap();
+    thread::scope(|scope| {
+        let renaming =
+            scope.spawn(|| owner.batch_execute("ALTER SCHEMA parts RENAME TO old; COMMIT"));
+        server.wait_for("the rename waits", || {
+            assert!(!renaming.is_finished(), "the schema was renamed");
+            one::<i64>(&mut watch, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+        });
+        client.batch_execute("COMMIT").unwrap();
+        renaming.join().unwrap().unwrap();
+    });
+}
+
+/// Two sessions of a role that can read a table keep partitions from being dropped. The waits of
+/// all attempts, in which writers queue, have one limit.
 #[test]
 fn attempts_to_drop_partitions_have_one_limit() {
     let server = Server::start(&[("fsync", "off")]);
