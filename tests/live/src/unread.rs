@@ -116,12 +116,11 @@ impl Unread {
     /// Waits for a state of the session. Returns it, or `None` if the session has ended.
     fn wait(&self, server: &Server, is_so: impl Fn(&State) -> bool) -> Option<State> {
         let mut observer = server.connect();
-        let mut found = None;
         server.wait_for("a session whose client does not read", || {
-            found = State::of(&mut observer, self.pid);
-            found.as_ref().is_none_or(&is_so)
+            State::of(&mut observer, self.pid).as_ref().is_none_or(&is_so)
         });
-        found
+        // PostgreSQL reads the wait event of a row after its state, which can be over by then.
+        State::of(&mut observer, self.pid)
     }
 }
 
