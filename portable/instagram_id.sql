@@ -1151,7 +1151,7 @@ BEGIN
     END IF;
     faults := ids._faults(found.sequence, NULL);
     last := CASE WHEN has_sequence_privilege(found.sequence, 'SELECT, USAGE') THEN pg_sequence_last_value(found.sequence) END;
-    SELECT string_agg(CASE WHEN existing IS NULL THEN format('%s.%s(%s) is missing', schema, name, ltrim(arguments, 'id '))
+    SELECT string_agg(CASE WHEN existing IS NULL THEN format('%s.%s(%s) is missing', schema, name, CASE name WHEN 'id_time' THEN 'bigint' END)
             ELSE existing || CASE name WHEN 'next_id' THEN ' does not generate the shard''s ids' ELSE ' is not the shard''s' END END, '; ')
         INTO altered FROM ids._parts(shard, schema, found.sequence, found.epoch, found.home) WHERE NOT is_same;
     RETURN NULLIF(concat_ws('; ', CASE WHEN faults[1] LIKE 'Its maximum%' AND cardinality(faults) = 1

@@ -132,9 +132,10 @@ impl Adoption {
         let Some(kept) = catalog::function_in(self.function.schema, &self.kept_name(), &[]) else {
             return;
         };
-        for grantee in select(query, &[kept.oid.into()], |row| row.get::<String>(1)) {
-            let kept = names::function(kept.oid);
-            spi::run(&format!("REVOKE ALL ON FUNCTION {kept} FROM {grantee}"));
+        let others = select(query, &[kept.oid.into()], |row| row.get::<String>(1));
+        if !others.is_empty() {
+            let (kept, others) = (names::function(kept.oid), others.join(", "));
+            spi::run(&format!("REVOKE ALL ON FUNCTION {kept} FROM {others}"));
         }
     }
 

@@ -61,8 +61,7 @@ fn shard_states() -> TableIterator<
 /// sequence all the time, and must not make the view fail for all.
 fn tuple_of(sequence: Oid) -> Option<Tuple> {
     let read = || read::tuple_unless_locked(sequence).ok().flatten();
-    // SAFETY: reads shared memory, without side effects.
-    if unsafe { guarded(|raw| raw.RecoveryInProgress()) } {
+    if is_standby() {
         let is_removed = |state| {
             matches!(
                 state,
@@ -98,11 +97,9 @@ fn shard_reason(
 fn reason_of(shard: i32, schema: Oid, own_schema: Oid, kept: &mut KeptFunctions) -> Option<String> {
     guc::with(guc::OWN_NAMES, || {
         let name = definition::function_name(Shard::new(shard)?);
-        let definition = definition::parse(&catalog::function_in(schema, &name, &[])?)
-            .filter(definition::counts)?;
+        let definition = definition::candidate(&catalog::function_in(schema, &name, &[])?)?;
         // Everything else is for the primary to report, which repairs it.
-        // SAFETY: reads shared memory, without side effects.
-        if unsafe { guarded(|raw| raw.RecoveryInProgress()) } {
+        if is_standby() {
             return Some("this server is a standby".into());
         }
         if let Err(error) = definition::check_owner(&definition) {
@@ -122,6 +119,11 @@ fn reason_of(shard: i32, schema: Oid, own_schema: Oid, kept: &mut KeptFunctions)
         let reasons: Vec<String> = reasons.into_iter().flatten().collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
     })
+}
+
+fn is_standby() -> bool {
+    // SAFETY: reads shared memory, without side effects.
+    unsafe { guarded(|raw| raw.RecoveryInProgress()) }
 }
 
 /// Where the shard's ids are generated, if not here. On a Citus cluster that is the node that owns

@@ -91,17 +91,16 @@ fn find_once(shard: Shard) -> Result<Option<Definition>, Error> {
 
 /// Checks that the owner of the definition has the privileges of the sequence's owner.
 pub fn check_owner(definition: &Definition) -> Result<(), Error> {
-    if owns_sequence(definition) {
+    let of_sequence = sequence_of(definition).map(|sequence| sequence.owner);
+    if of_sequence.is_some_and(|owner| catalog::has_rights_of(definition.owner, owner)) {
         return Ok(());
     }
-    let of_sequence =
-        catalog::relation(definition.sequence.oid).map_or(Oid::INVALID, |sequence| sequence.owner);
     Err(Error::DefinitionOfAnother {
         name: names::relation(definition.sequence.oid),
         function: names::function(definition.function),
         owner: names::role(definition.owner),
         shard: definition.shard.number(),
-        role: names::role(of_sequence),
+        role: names::role(of_sequence.unwrap_or(Oid::INVALID)),
     })
 }
 
@@ -231,7 +230,7 @@ fn visit_in_schema(schema: Oid, may_own: impl Fn(Oid) -> bool, mut visit: impl F
 /// Visits every definition in the database that counts, even if several define the same shard.
 pub fn visit_all(mut visit: impl FnMut(Definition)) {
     catalog::visit_functions(Named::StartingWith(PREFIX), |function| {
-        if let Some(definition) = parse(function).filter(counts) {
+        if let Some(definition) = candidate(function) {
             visit(definition);
         }
     });
@@ -243,9 +242,14 @@ pub fn read(function: &Function) -> Option<Definition> {
     parse(function).filter(owns_sequence)
 }
 
-/// Whether the definition is one of the candidates for its number. Its owner need not have the
-/// privileges that [`check_owner`] requires.
-pub fn counts(definition: &Definition) -> bool {
+/// The definition in the function, if it counts. Its owner need not have the privileges that
+/// [`check_owner`] requires.
+pub fn candidate(function: &Function) -> Option<Definition> {
+    parse(function).filter(counts)
+}
+
+/// Whether the definition is one of the candidates for its number.
+fn counts(definition: &Definition) -> bool {
     sequence_of(definition).is_some_and(|sequence| {
         sequence.schema == definition.schema
             || catalog::has_rights_of(definition.owner, sequence.owner)
@@ -276,7 +280,7 @@ fn parse_watching(function: &Function) -> Option<Definition> {
 }
 
 /// The definition in the function, without a check of its owner.
-pub fn parse(function: &Function) -> Option<Definition> {
+fn parse(function: &Function) -> Option<Definition> {
     let shard = Shard::new(function.name.strip_prefix(PREFIX)?.parse().ok()?)?;
     // The schema may be gone: servers from before November 2026 allow a schema to be dropped while
     // another transaction creates a function in it.

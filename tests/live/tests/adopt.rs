@@ -878,19 +878,22 @@ fn second_function_of_a_shard_is_adopted_under_load() {
     assert_eq!(texts(&mut client, languages), ["plpgsql"]);
 }
 
+/// The event trigger of docs/use/adopting.md.
+fn keep_shards() -> &'static str {
+    blocks(include_str!("../../../docs/use/adopting.md"), "sql")
+        .into_iter()
+        .find(|block| block.contains("CREATE EVENT TRIGGER keep_shards"))
+        .unwrap()
+}
+
 /// The event trigger of docs/use/adopting.md refuses a migration that replaces an adopted function,
 /// and nothing else.
 #[test]
 fn event_trigger_refuses_a_replaced_function() {
-    let page = include_str!("../../../docs/use/adopting.md");
-    let recipe = blocks(page, "sql")
-        .into_iter()
-        .find(|block| block.contains("CREATE EVENT TRIGGER"))
-        .unwrap();
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    client.batch_execute(recipe).unwrap();
+    client.batch_execute(keep_shards()).unwrap();
     client.batch_execute(&original()).unwrap();
     let insert = "INSERT INTO insta5.photos (n) VALUES (1) RETURNING id";
     for _ in 0..2 {
@@ -933,14 +936,9 @@ fn event_trigger_refuses_a_replaced_function() {
 /// role that can create functions in a schema can define a shard there.
 #[test]
 fn event_trigger_of_the_page_ignores_shards_of_other_roles() {
-    let page = include_str!("../../../docs/use/adopting.md");
-    let recipe = blocks(page, "sql")
-        .into_iter()
-        .find(|block| block.contains("CREATE EVENT TRIGGER keep_shards"))
-        .unwrap();
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    run(&mut client, &format!("CREATE EXTENSION instagram_id; {recipe}"));
+    run(&mut client, &format!("CREATE EXTENSION instagram_id; {}", keep_shards()));
     let replace = "CREATE OR REPLACE FUNCTION util.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'";
     run(
         &mut client,

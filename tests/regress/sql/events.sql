@@ -46,7 +46,7 @@ SELECT id_shard(next_id(7)), id_shard(insta7.next_id());
 INSERT INTO orders VALUES ('ALTER FUNCTION insta7.shard_7() RENAME TO other', 'CREATE FUNCTION');
 SELECT state, message FROM raises('SELECT claim_shard(7)');
 DELETE FROM orders;
--- While tables of another role are converted, a second goes by. Then the others keep their defaults, unless the role owns the shard.
+-- While tables of another role are converted, a second passes. Then the others keep their defaults, unless the role owns the shard.
 SELECT create_shard(9);
 CREATE TABLE insta9.one (id bigint DEFAULT insta9.next_id());
 CREATE TABLE insta9.two (id bigint DEFAULT insta9.next_id());
