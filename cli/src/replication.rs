@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Interval between checks whether the definition of the schema has changed.
 const COMPARE: Duration = Duration::from_secs(60);
 
-/// The target is near enough if it confirms what the source has written within this time. If it
+/// The target is near enough if it applies what the source has written within this time. If it
 /// does not, the time grows, up to half of the time for which writes may be stopped.
 const NEAR: Duration = Duration::from_millis(300);
 
@@ -256,7 +256,7 @@ pub fn wait_for_copy(
             is_copied = true;
             set_synchronous_commit(target, "off")?;
         }
-        if is_copied && report.source.is_reached {
+        if is_copied && report.is_reached {
             if marked_at.elapsed() <= near {
                 report.read_sizes(source, target)?;
                 output.copied(&report.progress);
@@ -274,8 +274,8 @@ pub fn wait_for_copy(
         if patience.abandoned.is_some_and(|since| since.elapsed() > ABANDONED) {
             return Ok(false);
         }
-        if report.source.is_reached || mark.is_empty() {
-            (mark, marked_at) = (report.source.position, Instant::now());
+        if is_copied && (report.is_reached || mark.is_empty()) {
+            (mark, marked_at) = (mark_wal(source)?, Instant::now());
         }
         Connection::pause(LOOK);
         check_interrupt()?;
@@ -285,6 +285,15 @@ pub fn wait_for_copy(
     set_synchronous_commit(target, "local")?;
     create_statistics(source, target, output)?;
     Ok(true)
+}
+
+/// Writes a message to the WAL, and flushes it with all before, as the end of writes will do.
+/// Returns its position. The server sends only what is flushed, which asynchronous commits are up to
+/// three times wal_writer_delay later.
+fn mark_wal(source: &Server) -> Result<String> {
+    let mark = "SET LOCAL synchronous_commit = local;
+        SELECT pg_logical_emit_message(true, 'instagram_id_shards', '')::text";
+    Ok(source.run(mark, "a message cannot be written to the WAL")?.one()?)
 }
 
 /// Refreshes the materialized views that are populated on the source, and creates the planner's
@@ -316,6 +325,8 @@ pub struct Report {
     pub progress: Progress,
     /// The number of errors.
     errors: i64,
+    /// Whether the target has applied the changes before a certain position in the WAL.
+    is_reached: bool,
     /// Up to three tables that are being copied.
     copying: String,
     /// The workers of the subscription that wait for locks, as an array.
@@ -334,8 +345,6 @@ pub struct Report {
 #[derive(Deserialize, Default)]
 struct Sent {
     lag_bytes: Option<i64>,
-    /// Whether the target has confirmed a certain position in the WAL.
-    is_reached: bool,
     /// Whether WAL that the target needs was removed, or the slot does not exist.
     is_lost: bool,
     /// Whether one of [`Report::slots`] does not exist.
@@ -343,15 +352,13 @@ struct Sent {
     /// The sessions that create one of [`Report::new_slots`] and wait for a transaction.
     waiting: String,
     is_connected: bool,
-    /// The current position in the WAL.
-    position: String,
 }
 
-/// Reads a report, without sizes. `mark`: the position of [`Sent::is_reached`], or empty.
+/// Reads a report, without sizes. `mark`: the position of [`Report::is_reached`], or empty.
 pub fn report(source: &Server, target: &Server, mark: &str) -> Result<Report> {
     let name = target.replication();
-    let mut report: Report = target.select_one(include_str!("sql/copied.sql"), &[&name])?;
-    let sent: [&str; 4] = [&name, mark, &report.slots, &report.new_slots];
+    let mut report: Report = target.select_one(include_str!("sql/copied.sql"), &[&name, mark])?;
+    let sent: [&str; 3] = [&name, &report.slots, &report.new_slots];
     report.source = source.select_one(include_str!("sql/sent.sql"), &sent)?;
     report.progress.lag_bytes = report.source.lag_bytes;
     Ok(report)
@@ -397,7 +404,7 @@ impl Patience {
         let Report { progress, errors, copying, waiting, is_stuck, .. } = report;
         let seconds = IDLE.as_secs();
         let copied = progress.tables_copied;
-        if progress.has_all_tables() && report.source.is_reached || copied > self.copied {
+        if progress.has_all_tables() && report.is_reached || copied > self.copied {
             (self.errors, self.copied) = (None, copied);
         }
         let failures = errors - *self.errors.get_or_insert(*errors);

@@ -1,9 +1,9 @@
--- The slot $1 on the source. $2: a position in the WAL. $3 and $4: names of other slots, separated
--- by spaces. A session that creates one of $4 has its name, and waits for open transactions.
-SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint AS lag_bytes, coalesce(replay_lsn >= nullif($2, '')::pg_lsn, false) AS is_reached,
+-- The slot $1 on the source. $2 and $3: names of other slots, separated by spaces. A session that
+-- creates one of $3 has its name, and waits for open transactions.
+SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint AS lag_bytes,
     coalesce(wal_status = 'lost', slot_name IS NULL) AS is_lost,
-    EXISTS (SELECT FROM string_to_table($3, ' ') AS name WHERE name NOT IN (SELECT slot_name FROM pg_replication_slots)) AS is_abandoned,
+    EXISTS (SELECT FROM string_to_table($2, ' ') AS name WHERE name NOT IN (SELECT slot_name FROM pg_replication_slots)) AS is_abandoned,
     coalesce((SELECT array_agg(pid) FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event_type = 'Lock'
-              AND application_name IN (SELECT string_to_table($4, ' '))), '{}')::text AS waiting,
-    coalesce(active, false) AS is_connected, pg_current_wal_lsn()::text AS position
+              AND application_name IN (SELECT string_to_table($3, ' '))), '{}')::text AS waiting,
+    coalesce(active, false) AS is_connected
 FROM (SELECT $1::text AS slot) AS wanted LEFT JOIN pg_replication_slots ON slot_name = slot LEFT JOIN pg_stat_replication ON pid = active_pid

@@ -210,6 +210,21 @@ impl Server {
         self.wait_for(query, || crate::one(&mut client, query));
     }
 
+    /// The sessions, and how far replication is, as JSON.
+    pub fn replication(&self) -> Vec<String> {
+        let rows =
+            "SELECT to_jsonb(s) - '{backend_start,query_id}'::text[] FROM pg_stat_activity AS s
+                WHERE backend_type NOT IN ('checkpointer', 'background writer', 'walwriter')
+            UNION ALL SELECT to_jsonb(s) FROM pg_stat_replication AS s
+            UNION ALL SELECT to_jsonb(s) FROM pg_replication_slots AS s
+            UNION ALL SELECT to_jsonb(s) FROM pg_stat_subscription AS s
+            UNION ALL SELECT to_jsonb(s) FROM pg_subscription_rel AS s
+            UNION ALL SELECT to_jsonb(s) FROM pg_locks AS s WHERE NOT granted
+            UNION ALL SELECT to_jsonb(pg_current_wal_lsn()::text) WHERE NOT pg_is_in_recovery()";
+        let query = format!("SELECT s::text FROM ({rows}) AS s (s)");
+        crate::texts(&mut self.connect(), &query)
+    }
+
     /// Waits until a condition holds, for a minute at most.
     #[track_caller]
     pub fn wait_for(&self, what: &str, mut is_so: impl FnMut() -> bool) {

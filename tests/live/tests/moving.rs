@@ -4,7 +4,7 @@
 use instagram_id_live::*;
 use postgres::{Client, Config, Error, NoTls};
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -299,8 +299,8 @@ pub(crate) const WAITS: &str =
 /// Starts a move to b and blocks it with a transaction on b after all rows are copied, before it
 /// compares the tables.
 pub(crate) fn move_blocked_after_copy(servers: &Servers, options: &[&str]) -> (Child, Client) {
-    let command = servers.start_command(&[&["move", "5", "--to", "b"], options].concat());
-    let transaction = block_after_copy(servers);
+    let mut command = servers.start_command(&[&["move", "5", "--to", "b"], options].concat());
+    let transaction = block_after_copy(servers, &mut command);
     (command, transaction)
 }
 
@@ -330,13 +330,32 @@ pub(crate) fn lose_slot(servers: &Servers) {
 }
 
 /// Blocks a running move in the same way.
-fn block_after_copy(servers: &Servers) -> Client {
+fn block_after_copy(servers: &Servers, command: &mut Child) -> Client {
     servers.b.wait_until("SELECT to_regclass('insta5.counter') IS NOT NULL");
     let mut transaction = servers.b.connect();
     // Blocks the command's ANALYZE.
     run(&mut transaction, "BEGIN; LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE");
-    servers.b.wait_until(WAITS);
+    wait_during(command, servers, &servers.b, WAITS);
     transaction
+}
+
+/// Waits until a query on a server returns true. Shows what the command has said, and the
+/// replication, if the command ends before, or runs for too long.
+pub(crate) fn wait_during(command: &mut Child, servers: &Servers, server: &Server, query: &str) {
+    let mut client = server.connect();
+    let deadline = Instant::now() + Duration::from_secs(50);
+    server.wait_for(query, || {
+        let has_ended = command.try_wait().unwrap().is_some();
+        if has_ended || Instant::now() > deadline {
+            let replication = [&servers.a, &servers.b].map(Server::replication);
+            command.kill().unwrap();
+            let mut said = String::new();
+            command.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+            command.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("the command has ended: {has_ended}, and said: {said}\n{replication:#?}");
+        }
+        one(&mut client, query)
+    });
 }
 
 /// Starts a move to b, and blocks it when it is about to stop writes: with a transaction on a that
@@ -576,8 +595,8 @@ fn commands_on_a_shard_exclude_each_other() {
     fill(&servers, 1000);
     let plan = servers.b.path().join("plan.json").display().to_string();
     std::fs::write(&plan, r#"{"moves": [{"shard": 5, "from": "a", "to": "b"}]}"#).unwrap();
-    let killed = servers.start_command(&["apply", &plan]);
-    let mut transaction = block_after_copy(&servers);
+    let mut killed = servers.start_command(&["apply", &plan]);
+    let mut transaction = block_after_copy(&servers, &mut killed);
     assert!(!kill_group(killed));
     run(&mut transaction, "COMMIT");
     let status = |state: &str| {

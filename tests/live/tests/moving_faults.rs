@@ -4,7 +4,8 @@
 use crate::moving::{
     HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, WAITS, fails, fill,
     kill_after_copy, kill_group, leftovers, lose_slot, move_blocked_after_copy,
-    move_blocked_before_stop, move_with_stopped_writes, outcome, while_closing_is_lost,
+    move_blocked_before_stop, move_with_stopped_writes, outcome, wait_during,
+    while_closing_is_lost,
 };
 use instagram_id_live::*;
 use postgres::Client;
@@ -280,7 +281,7 @@ fn crash_after_a_table_is_copied_does_not_block_the_move() {
         format!("SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate IN ({state}))")
     };
     servers.b.wait_until(&state("'s', 'r'"));
-    thread::sleep(Duration::from_millis(20)); // the worker drops the slot
+    thread::sleep(Duration::from_millis(2)); // the worker drops the slot
     assert!(
         one::<bool>(&mut servers.b.connect(), &state("'d', 'i'")),
         "all tables are copied already"
@@ -630,6 +631,33 @@ fn session_that_would_keep_writes_stopped_is_ended() {
     run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
 }
 
+/// A session writes a little, and the WAL writers of both servers flush that seldom. The end of a
+/// move waits for neither.
+#[test]
+fn commits_that_are_flushed_late_do_not_delay_a_move() {
+    let late = [("synchronous_commit", "off"), ("wal_writer_delay", "3s")];
+    let servers = Servers::start_with(&late);
+    fill(&servers, 100);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = servers.a.connect();
+            let count = "UPDATE insta5.counter SET value = value + 1";
+            while client.batch_execute(count).is_ok() {
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+        kill_after_copy(&servers);
+        // Nothing but the WAL writer flushes from here on.
+        thread::sleep(Duration::from_secs(4));
+        let started = Instant::now();
+        let mut command = servers.start_command(&["move", "5", "--to", "b", "--stop", "1"]);
+        wait_during(&mut command, &servers, &servers.a, IS_CLOSED);
+        outcome(command).unwrap();
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(15), "{took:?}");
+    });
+}
+
 /// Prepared transactions with locks on the shard prevent that writes are stopped, and that the copy
 /// is dropped. They are named.
 #[test]
@@ -804,7 +832,7 @@ fn locked_tables_block_only_themselves() {
         let started = Instant::now();
         while asked.try_wait().unwrap().is_none() {
             assert!(started.elapsed() < Duration::from_secs(20), "{arguments:?} waits");
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(2));
         }
         let said = outcome(asked).unwrap();
         assert!(said.contains(expected), "{said}");
