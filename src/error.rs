@@ -305,9 +305,10 @@ errors! {
         ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "{kind} {name} belongs to role {owner}",
         detail("Shard {shard} belongs to role {role}, whose rights role {owner} lacks."),
-        hint("Use {}.", match *kind {
-            "sequence" => format!("ALTER SEQUENCE {name} OWNER TO {role}"),
-            _ => format!("DROP ROUTINE {name}"),
+        hint("{}.", match *kind {
+            "sequence" => format!("If role {owner} is trusted, use ALTER SEQUENCE {name} OWNER TO {role}, and revoke the privileges that it \
+                has granted. Otherwise use DROP SEQUENCE {name}"),
+            _ => format!("Use DROP ROUTINE {name}"),
         });
 
     /// `adopt_shard()` finds an original of a role that the caller has no reason to trust.
@@ -1161,6 +1162,12 @@ errors! {
         detail("The owners of their tables have neither USAGE nor UPDATE on the sequence. The first of {count} is the default of \
             column {column} of role {owner}."),
         hint("Do not insert into these tables as a role with one of these privileges, since that could move the clock of the shard.");
+
+    /// WARNING of `adopt_shard()`: a column with ids is neither bigint nor a domain over it.
+    KeysNotRead { column: String, shard: u16 } => ERRCODE_WARNING,
+        "ids in column {column} are not read, since its type is not bigint",
+        detail("New ids are greater than those in columns of type bigint, and than ids of the clock's time."),
+        hint("If the column has an id that is ahead of the clock, call advance_shard({shard}, ...) with the greatest one.");
 
     /// WARNING of `adopt_shard()`: the sequence is not in the schema of the shard, which protects
     /// its epoch.

@@ -288,8 +288,8 @@ pub fn wait_for_copy(
 }
 
 /// Writes a message to the WAL, and flushes it with all before, as the end of writes will do.
-/// Returns its position. The server sends only what is flushed, which asynchronous commits are up to
-/// three times wal_writer_delay later.
+/// Returns its position. The server sends only what is flushed, which for asynchronous commits can
+/// be three times wal_writer_delay later.
 fn mark_wal(source: &Server) -> Result<String> {
     let mark = "SET LOCAL synchronous_commit = local;
         SELECT pg_logical_emit_message(true, 'instagram_id_shards', '')::text";

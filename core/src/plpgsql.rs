@@ -46,6 +46,13 @@ pub enum Difference {
     Unrecognised,
 }
 
+impl Difference {
+    /// The statement that begins with this word, which can be as long as the body.
+    fn statement(word: &str) -> Difference {
+        Difference::Statement(word.to_uppercase().chars().take(63).collect())
+    }
+}
+
 impl fmt::Display for Difference {
     /// A phrase that follows the name of the function.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -89,7 +96,8 @@ pub fn read(body: &str) -> Result<Original, Difference> {
     }
     let mut block = Block::default();
     let mut begun = false;
-    for mut statement in tokens.split(|token| token.is(";")) {
+    let mut statements = tokens.split(|token| token.is(";"));
+    while let Some(mut statement) = statements.next() {
         while let [first, rest @ ..] = statement
             && !begun
             && (first.is("declare") || first.is("begin"))
@@ -110,23 +118,32 @@ pub fn read(body: &str) -> Result<Original, Difference> {
             _ if first.is("select") => block.select_into(rest)?,
             _ if first.is("return") && !rest.is_empty() => {
                 let id = block.value(rest)?;
+                end(statements)?;
                 return block.finish(id);
             }
             _ if first.is("return") || first.is("end") => {
+                if first.is("return") {
+                    end(statements)?;
+                }
                 let id = block.out.take().and_then(|name| block.values.remove(&name));
                 return block.finish(id.ok_or(Difference::NoResult)?);
             }
             // They compute no value.
             _ if first.is("null") || first.is("raise") => {}
-            (Token::Word(word), _) => {
-                // A word can be as long as the body.
-                let word: String = word.to_uppercase().chars().take(63).collect();
-                return Err(Difference::Statement(word));
-            }
+            (Token::Word(word), _) => return Err(Difference::statement(word)),
             _ => break,
         }
     }
     Err(Difference::NotABlock)
+}
+
+/// Checks that only END follows a RETURN: a handler after EXCEPTION could return another id.
+fn end<'a>(mut statements: impl Iterator<Item = &'a [Token]>) -> Result<(), Difference> {
+    match statements.find_map(<[Token]>::first) {
+        Some(first) if first.is("end") => Ok(()),
+        Some(Token::Word(word)) => Err(Difference::statement(word)),
+        _ => Err(Difference::NotABlock),
+    }
 }
 
 /// Words that begin a statement. They are no variables, unless they are quoted.
@@ -1193,6 +1210,18 @@ mod tests {
             ("END;", "RAISE NOTICE $$ $$; result := 5; END;", NotABlock),
             ("END;", "RAISE NOTICE 'it; result := 5; END;", NotABlock),
             ("END;", "result[1] := 5; END;", Statement("RESULT".into())),
+            (
+                "END;",
+                "RETURN result; EXCEPTION WHEN others THEN RETURN -1; END;",
+                Statement("EXCEPTION".into()),
+            ),
+            (
+                "END;",
+                "RETURN; EXCEPTION WHEN others THEN RETURN -1; END;",
+                Statement("EXCEPTION".into()),
+            ),
+            ("END;", "RETURN result; result := 5; END;", Statement("RESULT".into())),
+            ("END;", "RETURN result;", NotABlock),
             ("END;", "result := -result; END;", Unrecognised),
             ("END;", "RETURN result::text; END;", Unrecognised),
             ("END;", "RETURN prefix || encode(int8send(result), 'hex'); END;", Unrecognised),

@@ -111,18 +111,17 @@ impl Adoption {
         )
     }
 
-    /// Replaces the function and keeps the original under another name. An original kept by an
-    /// earlier adoption is dropped.
+    /// Replaces the function and keeps the original under another name, in place of one that an
+    /// earlier adoption has kept. That one is not dropped: any role that may use the schema can
+    /// make it needed by a view.
     fn statements(&self) -> Vec<String> {
         let kept = self.kept_name();
         let quoted = quote_qualified_identifier(&self.parts.schema, &kept);
-        let mut statements = vec![self.replace_function()];
-        if self.kept_before().is_some() {
-            statements.push(format!("DROP FUNCTION {quoted}()"));
-        }
-        statements.push(renamed(&self.function, &kept, false));
-        statements.push(format!("REVOKE ALL ON FUNCTION {quoted}() FROM PUBLIC"));
-        statements
+        vec![
+            self.replace_function(),
+            renamed(&self.function, &kept, self.kept_before().is_some()),
+            format!("REVOKE ALL ON FUNCTION {quoted}() FROM PUBLIC"),
+        ]
     }
 
     /// Default privileges can have given other roles EXECUTE on the kept original.

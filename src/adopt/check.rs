@@ -10,6 +10,8 @@ use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::sequence::IdSequence;
+use crate::sequence::read;
+use crate::sequence::refusal::ends_at;
 use crate::shard::columns::{Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners, now_ms};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
@@ -96,10 +98,14 @@ impl Adoption {
         if self.sequence.oid != existing.sequence.oid && self.function.name == "next_id" {
             return differs(Argument::Sequence, &sequence);
         }
-        // A sequence that was closed for a move must not be opened here.
+        // A sequence that was closed for a move must not be opened here, even if its value was set
+        // back since. No counter has a MAXVALUE as great as an id's state.
         let query = "SELECT seqmax FROM pg_sequence WHERE seqrelid = $1";
         let max = select(query, &[existing.sequence.oid.into()], |row| row.get::<i64>(1));
-        let is_closed = |max: &i64| *max < hlc::VALUE_MAX && hlc::ms_of(*max) >= FIRST_DAY_MS;
+        let ends =
+            |max| read::state(existing.sequence.oid).is_some_and(|state| ends_at(max, state));
+        let is_closed =
+            |max: &i64| *max < hlc::VALUE_MAX && (hlc::ms_of(*max) >= FIRST_DAY_MS || ends(*max));
         match max.into_iter().find(is_closed) {
             Some(max) => Err(Error::Closed { name: names::relation(existing.sequence.oid), max }),
             None => Ok(()),
@@ -162,13 +168,19 @@ impl Adoption {
     }
 
     /// A NOTICE about defaults that name the sequence, if the owners of their tables lack USAGE and
-    /// UPDATE on it. A WARNING about a sequence that is not in the schema.
+    /// UPDATE on it. WARNINGs about a sequence that is not in the schema, and about a column with
+    /// ids of another type than bigint.
     pub fn announce(&self) {
         let sequence = self.sequence.oid;
         let schema = self.function.schema;
         if catalog::relation(sequence).is_some_and(|relation| relation.schema != schema) {
             let (name, schema) = (names::relation(sequence), names::schema(schema));
             let warning = Error::SequenceElsewhere { name, schema };
+            ErrorReport::from(warning).report(PgLogLevel::WARNING);
+        }
+        if let Some(column) = self.columns.iter().find(|column| !column.is_bigint) {
+            let shard = self.parts.shard.number();
+            let warning = Error::KeysNotRead { column: column.qualified(), shard };
             ErrorReport::from(warning).report(PgLogLevel::WARNING);
         }
         let ignored = columns_of_owners(sequence, false);

@@ -80,12 +80,19 @@ impl AdoptionRequest {
 
     /// The only original in the schema that is named, or in that of the shard.
     fn only_original(&self, existing: Option<Definition>) -> Result<Function, Error> {
-        let name = match (self.schema.clone(), self.shard.map(definition::schema_name), &existing) {
+        let name = match (self.schema.clone(), self.shard, &existing) {
             (Some(schema), ..) => schema,
-            (None, Some(name), Some(existing)) if catalog::schema_oid(&name) == Oid::INVALID => {
-                names::raw_schema(existing.schema)
+            (None, Some(shard), Some(existing)) => {
+                let (its, by_number) =
+                    (names::raw_schema(existing.schema), definition::schema_name(shard));
+                // Any role that can create schemas can create the one with the name of the shard.
+                if catalog::schema_oid(&by_number) == Oid::INVALID || find_original(&its).is_ok() {
+                    its
+                } else {
+                    by_number
+                }
             }
-            (None, Some(name), _) => name,
+            (None, Some(shard), None) => definition::schema_name(shard),
             (None, None, _) => return Err(Error::Null(Argument::Shard)),
         };
         let of_shard = existing.filter(|existing| names::raw_schema(existing.schema) == name);

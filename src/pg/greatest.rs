@@ -16,8 +16,9 @@ pub struct NotScanned {
     pub is_foreign: bool,
 }
 
-/// The greatest value of a bigint column that is at most `limit`, in a locked table and in those
-/// that inherit from it, by a snapshot taken now. Temporary tables of other sessions are left out.
+/// The greatest value of a column of bigint, or of a domain over it, that is at most `limit`, in a
+/// locked table and in those that inherit from it, by a snapshot taken now. Temporary tables of
+/// other sessions are left out.
 ///
 /// # Errors
 ///
@@ -41,7 +42,9 @@ pub fn greatest_at_most(table: Oid, column: &str, limit: i64) -> Result<Option<i
         let number = unsafe { pg_sys::get_attnum(table, column.as_pg_cstr()) };
         // SAFETY: as above. A table that exists under the lock stays, and so does its column.
         unsafe {
-            if number <= 0 || pg_sys::get_atttype(table, number) != pg_sys::INT8OID {
+            if number <= 0
+                || pg_sys::getBaseType(pg_sys::get_atttype(table, number)) != pg_sys::INT8OID
+            {
                 return Err(not_scanned);
             }
             // Before the lock it may have been another kind of relation: up to 15, an empty table
@@ -59,7 +62,8 @@ pub fn greatest_at_most(table: Oid, column: &str, limit: i64) -> Result<Option<i
 ///
 /// # Safety
 ///
-/// The table must be locked, store its own rows, and have this column, of type bigint.
+/// The table must be locked, store its own rows, and have this column, of type bigint or a domain
+/// over it.
 unsafe fn greatest_in(table: Oid, column: AttrNumber, limit: i64) -> Option<i64> {
     // SAFETY: scans as in PostgreSQL's own code. The key outlives the scan. An error ends the scan
     // with the transaction or subtransaction.

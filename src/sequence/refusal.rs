@@ -114,9 +114,13 @@ impl Refusal {
 /// The reason of a sequence that a move has closed.
 pub const CLOSED_BY_A_MOVE: &str = "closed by a move";
 
-/// Whether a move has closed the sequence: its only fault is a MAXVALUE that its last value has
-/// reached.
+/// Whether a move has closed the sequence: its only fault is a MAXVALUE at which it ends.
 fn is_ended_by_max(unfit: Unfit, max: i64, state: Option<State>) -> bool {
     unfit == Unfit { max: Some(max), ..Unfit::default() }
-        && state.is_some_and(|state| state.last_value >= max && !copy::is_closed(state.last_value))
+        && state.is_some_and(|state| ends_at(max, state))
+}
+
+/// Whether the last value has reached this MAXVALUE, as in a sequence that a move has closed.
+pub fn ends_at(max: i64, state: State) -> bool {
+    state.last_value >= max && !copy::is_closed(state.last_value)
 }

@@ -27,7 +27,7 @@ pub const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
 pub struct Column {
     pub table: Oid,
     pub name: String,
-    /// Whether it stores ids as bigint and not as text, for example.
+    /// Whether it stores ids as bigint or a domain over it, and not as text, for example.
     pub is_bigint: bool,
 }
 
@@ -37,6 +37,13 @@ impl Column {
         format!("{}.{}", names::relation(self.table), quote_identifier(&self.name))
     }
 }
+
+/// Whether the type of `a`, a row of `pg_attribute`, is bigint or a domain over it.
+const IS_BIGINT: &str = "CASE WHEN a.atttypid = 'int8'::regtype THEN true ELSE (
+    WITH RECURSIVE bases (oid) AS (
+        SELECT typbasetype FROM pg_type WHERE oid = a.atttypid AND typtype = 'd'
+        UNION SELECT typbasetype FROM bases JOIN pg_type USING (oid) WHERE typtype = 'd')
+    SELECT EXISTS (SELECT FROM bases WHERE oid = 'int8'::regtype)) END";
 
 /// The columns whose default calls a function. Any role can name the function by its OID, which is
 /// no call and needs no privilege, in any number of defaults. Those are read once, and later only
@@ -102,7 +109,7 @@ fn columns_depending_on(
     among: Option<Vec<Oid>>,
 ) -> Vec<(Oid, Column)> {
     let query = format!(
-        "SELECT a.attrelid, a.attname::text, a.atttypid = 'int8'::regtype, f.oid
+        "SELECT a.attrelid, a.attname::text, {IS_BIGINT}, f.oid
          FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
          JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
          JOIN pg_class AS c ON c.oid = a.attrelid
@@ -137,12 +144,15 @@ fn defaults_by_number(definition: &Definition, own_schema: Oid) -> Vec<String> {
 }
 
 /// A default, of a row `f` of `pg_attrdef`, in the form of [`defaults_of`]; NULL if it has anything
-/// but calls of the functions in them and of PostgreSQL's own, casts, numbers and names of
+/// but calls of the functions in them and of PostgreSQL's own, implicit casts, numbers and names of
 /// relations. Every role that can create tables in the schema chooses the defaults there. To show
 /// others, PostgreSQL waits for locks, fails, or reads constants of types that have changed.
 pub fn shown_default(definition: &Definition, own_schema: Oid) -> String {
     let is_short = catalog::IS_SHORT_DEFAULT;
-    let other_node = "[{](?!FUNCEXPR |RELABELTYPE |COERCEVIAIO |CONST :consttype (23|2205) )";
+    let other_node =
+        "[{](?!FUNCEXPR |RELABELTYPE |COERCEVIAIO |COERCETODOMAIN |CONST :consttype (23|2205) )";
+    // It has the name of a type, which may have been dropped.
+    let explicit_cast = ":(relabel|coerce|coercion)format [01] ";
     let (by_number, sequence) = (pg_sys::INT4OID, pg_sys::REGCLASSOID);
     let generators = [
         catalog::function_in(definition.schema, "next_id", &[]),
@@ -157,6 +167,7 @@ pub fn shown_default(definition: &Definition, own_schema: Oid) -> String {
     );
     format!(
         "CASE WHEN {is_short} AND f.adbin::text !~ '{other_node}' AND f.adbin::text !~ '{other_function}'
+             AND f.adbin::text !~ '{explicit_cast}'
              THEN pg_get_expr(f.adbin, 0::oid) END"
     )
 }
@@ -188,7 +199,7 @@ fn columns_filled_by(
     stored: &Stored,
 ) -> Vec<Column> {
     let query = format!(
-        "SELECT p.oid, a.attname::text, a.atttypid = 'int8'::regtype
+        "SELECT p.oid, a.attname::text, {IS_BIGINT}
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_class AS p ON p.relnamespace = c.relnamespace AND (p.oid = c.oid OR p.relkind = c.relkind AND {})
          LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum

@@ -954,12 +954,18 @@ fn event_trigger_of_the_page_ignores_shards_of_other_roles() {
     run(&mut client, &format!("SET ROLE app; {replace}; RESET ROLE; {replace}"));
 }
 
+/// The statement of the page that takes the place of a migration.
+fn migration() -> &'static str {
+    let page = include_str!("../../../docs/use/adopting.md");
+    let from = page.find("DO $$ DECLARE original ").unwrap();
+    &page[from..from + page[from..].find("END $$;").unwrap() + "END $$;".len()]
+}
+
 /// The body of an original is text of the function's owner. The statement of the page that takes
 /// the place of a migration runs no part of it with the rights of its caller.
 #[test]
 fn statement_of_the_page_runs_no_text_of_an_original() {
-    let page = include_str!("../../../docs/use/adopting.md");
-    let restore = page.lines().find(|line| line.contains("pg_get_functiondef")).unwrap();
+    let migration = migration();
     let body_end = "END; -- $funcoriginal_tion$; ALTER ROLE mallory SUPERUSER; --\n$$";
     let original = original_of_shard(5).replace("END;\n         $$", body_end);
     assert!(original.contains(body_end));
@@ -969,12 +975,36 @@ fn statement_of_the_page_runs_no_text_of_an_original() {
         &mut client,
         &format!(
             "CREATE EXTENSION instagram_id; CREATE ROLE mallory; GRANT CREATE ON DATABASE postgres TO mallory;
-             SET ROLE mallory; {original}; SELECT adopt_shard(5); RESET ROLE; {restore}"
+             SET ROLE mallory; {original}; SELECT adopt_shard(5); RESET ROLE"
         ),
     );
+    run(&mut client, migration);
     assert!(!one::<bool>(&mut client, "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"));
     let body = "SELECT count(*) FROM pg_proc WHERE oid = 'insta5.next_id()'::regprocedure AND prosrc LIKE '%$funcoriginal_tion$%'";
     assert_eq!(one::<i64>(&mut client, body), 1, "the original is restored");
+}
+
+/// A function that the statement creates belongs to the owner of the original: that of a superuser
+/// would run the owner's body with his rights.
+#[test]
+fn statement_of_the_page_creates_a_function_of_the_owner() {
+    let original = original_of_shard(5)
+        .replace("next_id(", "photo_id(")
+        .replace("LANGUAGE plpgsql", "LANGUAGE plpgsql SECURITY DEFINER");
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    run(
+        &mut client,
+        &format!(
+            "CREATE EXTENSION instagram_id; CREATE ROLE \"It's \"\"m\"; GRANT CREATE ON DATABASE postgres TO \"It's \"\"m\";
+             SET ROLE \"It's \"\"m\"; {original}; SELECT adopt_shard(5, function => 'insta5.photo_id()');
+             DROP FUNCTION insta5.photo_id(); RESET ROLE"
+        ),
+    );
+    run(&mut client, &migration().replace("original_next_id", "original_photo_id"));
+    let owner = "SELECT proowner::regrole::text FROM pg_proc WHERE oid = 'insta5.photo_id()'::regprocedure AND prosecdef";
+    assert_eq!(one::<String>(&mut client, owner), "\"It's \"\"m\"");
+    assert_eq!(one::<String>(&mut client, "SELECT current_user"), "postgres");
 }
 
 /// A role holds a lock on a table of its own whose default calls the function. The adoption and its

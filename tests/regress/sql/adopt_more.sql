@@ -254,6 +254,41 @@ SELECT state, message, regexp_replace(detail, '\d{12,}', 'N') AS detail FROM rai
 DO $$ BEGIN PERFORM setval('insta527.table_id_seq', 1, false); END $$;
 SELECT state, message, regexp_replace(detail, '\d{12,}', 'N') AS detail FROM raises('SELECT adopt_shard(527)');
 ROLLBACK;
+-- So does one that was closed before it was used, or on the first day after its epoch.
+BEGIN;
+SELECT create_shard(591, epoch => date_trunc('day', now()));
+ALTER SEQUENCE insta591.table_id_seq MINVALUE -1 MAXVALUE 0 START 0 RESTART 0;
+SELECT setval('insta591.table_id_seq', 0);
+SELECT reason FROM id_shards WHERE shard = 591;
+CREATE OR REPLACE FUNCTION insta591.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - insta591.epoch()) << 23) | (591 << 10) | (nextval('insta591.table_id_seq') % 1024);
+END $$;
+SELECT state, message FROM raises(format('SELECT adopt_shard(591, epoch => %L)', date_trunc('day', now())));
+ROLLBACK;
+-- Ids in a column of a domain over bigint count, and a WARNING names a column of another type.
+BEGIN;
+DO $$ BEGIN PERFORM pg_temp.original('insta529', '529'); END $$;
+CREATE DOMAIN insta529.big AS bigint;
+CREATE DOMAIN insta529.id AS insta529.big CHECK (VALUE > 0);
+CREATE TABLE insta529.t (id insta529.id PRIMARY KEY DEFAULT insta529.next_id());
+INSERT INTO insta529.t VALUES (make_id(clock_timestamp() + interval '50 s', 529, 0, '2020-01-01')) RETURNING id AS ours \gset
+CREATE TABLE insta529.u (id numeric DEFAULT insta529.next_id());
+SELECT newest_id = :ours AS newest, starts_above > :ours AS above FROM adopt_shard(529);
+DROP TABLE insta529.u;
+-- A column that names the shard by its number counts after a migration, too.
+ALTER TABLE insta529.t ALTER id SET DEFAULT next_id(529);
+DO $$ BEGIN PERFORM pg_temp.original('insta529', '529'); END $$;
+SELECT newest_id = :ours AS newest FROM adopt_shard(529);
+-- A view of another role on the kept original does not keep a shard from being adopted again.
+GRANT USAGE ON SCHEMA insta529 TO regress_id_owner;
+SET LOCAL ROLE regress_id_owner;
+CREATE TEMP VIEW v AS SELECT insta529.original_next_id();
+RESET ROLE;
+DO $$ BEGIN PERFORM pg_temp.original('insta529', '529'); END $$;
+SELECT shard FROM adopt_shard(529);
+SELECT has_function_privilege('regress_id_owner', 'insta529.original_next_id()', 'EXECUTE');
+ROLLBACK;
 -- A function that another role creates beside it is not the shard's, and does not block the owner.
 BEGIN;
 GRANT USAGE, CREATE ON SCHEMA insta520 TO regress_id_owner;
