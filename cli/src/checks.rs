@@ -475,7 +475,10 @@ fn obstacles_in_schema(
     role: &str,
     money: &str,
 ) -> Result<Vec<String>> {
-    let query = include_str!("sql/obstacles.sql").replace("{acls}", include_str!("sql/acls.sql"));
+    let query = include_str!("sql/obstacles.sql")
+        .replace("{own}", include_str!("sql/own.sql"))
+        .replace("{members}", include_str!("sql/members.sql"))
+        .replace("{acls}", include_str!("sql/acls.sql"));
     let mut obstacles: Vec<String> =
         source.query(&query, &[source.schema(), role, money])?.column()?;
     let here = trust::look(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;

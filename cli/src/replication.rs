@@ -535,21 +535,33 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
         if locked != tables {
             fail!("{}: other sessions have changed its tables; run the command again", problem());
         }
-        let dependents =
-            include_str!("sql/dependents.sql").replace("{own}", include_str!("sql/own.sql"));
-        let users: Option<String> =
-            session.query(&dependents, &[server.schema()]).context(problem)?.one()?;
-        if let Some(users) = users {
-            fail!(
-                "objects outside schema {} on {} use it: {users}; drop them first",
-                server.schema(),
-                server.name
-            );
-        }
+        require_nothing_else_is_dropped(server, session)?;
         let drop_schema = "SET LOCAL lock_timeout = '2s'; DO $$ BEGIN EXECUTE format('DROP SCHEMA %I CASCADE', current_setting('move.schema')); END $$";
         // It waits for sessions that use a sequence or a view, while the tables are locked.
         run(drop_schema).map(drop)
     })
+}
+
+/// Checks that DROP SCHEMA drops nothing outside the schema, and no extension.
+fn require_nothing_else_is_dropped(server: &Server, session: &Connection) -> Result {
+    let (name, schema) = (&server.name, server.schema());
+    let own = |query: &str| query.replace("{own}", include_str!("sql/own.sql"));
+    let problem = || server.problem();
+    let members = concat!(
+        "WITH RECURSIVE {own}, ",
+        include_str!("sql/members.sql"),
+        "SELECT min(problem) FROM members"
+    );
+    let found: Option<String> = session.query(&own(members), &[schema]).context(problem)?.one()?;
+    if let Some(problem) = found {
+        fail!("schema {schema} on {name} cannot be dropped: {problem}");
+    }
+    let dependents = own(include_str!("sql/dependents.sql"));
+    let users: Option<String> = session.query(&dependents, &[schema]).context(problem)?.one()?;
+    if let Some(users) = users {
+        fail!("objects outside schema {schema} on {name} use it: {users}; drop them first");
+    }
+    Ok(())
 }
 
 /// Checks that all rows of an old copy were moved. Its tables are locked against writes. To plan a

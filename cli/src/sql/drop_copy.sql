@@ -6,7 +6,4 @@ BEGIN
     IF current_setting('move.mark') <> 'closed' THEN
         RAISE EXCEPTION 'schema % is not closed', quote_ident(s);
     END IF;
-    IF EXISTS (SELECT FROM pg_extension WHERE extnamespace = quote_ident(s)::regnamespace) THEN
-        RAISE EXCEPTION 'schema % has an extension in it: ALTER EXTENSION SET SCHEMA', quote_ident(s);
-    END IF;
 END $do$;

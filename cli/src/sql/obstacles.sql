@@ -1,7 +1,7 @@
 -- The objects of the schema $1 that no move can carry over, with the statement that changes it. $2:
 -- the role of the command on the target, or empty if that is a superuser. $3: what to say of columns
 -- of type money, or empty.
-WITH RECURSIVE tables AS MATERIALIZED (
+WITH RECURSIVE {own}, {members}, tables AS MATERIALIZED (
     SELECT c.oid, relreplident, format('%I.%I', $1::text, relname) AS name,
         EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attgenerated <> '') AS has_generated
     FROM pg_class AS c WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'r'
@@ -140,8 +140,7 @@ SELECT format('role %I has granted %s on %s to another role, which a role that i
 FROM acls CROSS JOIN aclexplode(acl) JOIN pg_roles AS r ON r.oid = grantor
 WHERE grantor <> owner AND $2::text NOT IN ('', rolname)
 UNION ALL
-SELECT format('extension %I is in schema %I, and would be left behind: ' || CASE WHEN extrelocatable THEN 'ALTER EXTENSION %1$I SET SCHEMA public' ELSE 'DROP EXTENSION %1$I' END, extname, $1::text)
-FROM pg_extension WHERE extnamespace = quote_ident($1::text)::regnamespace
+SELECT problem FROM members
 UNION ALL
 SELECT format('the partitions of %s depend on a hash of enum values, which is another one on each server: partition it in another way', partrelid::regclass)
 FROM pg_partitioned_table JOIN pg_class AS c ON c.oid = partrelid

@@ -129,7 +129,8 @@ const CHANGES_OF_OLD_COPY: &str = "
     CREATE TABLE other (n bigint DEFAULT nextval('insta5.table_id_seq')) | default value for column n of table public.other | DROP TABLE other
     CREATE TABLE feelings (mood insta5.mood) | column mood of table public.feelings | DROP TABLE feelings
     CREATE VIEW photos AS SELECT * FROM insta5.photos | rule _RETURN on view public.photos | DROP VIEW photos
-    UPDATE pg_extension SET extnamespace = 'insta5'::regnamespace WHERE extname = 'plpgsql' | schema insta5 has an extension in it | UPDATE pg_extension SET extnamespace = 'pg_catalog'::regnamespace WHERE extname = 'plpgsql'";
+    ALTER EXTENSION pretended ADD TEXT SEARCH CONFIGURATION insta5.words | text search configuration insta5.words belongs to extension pretended, | ALTER EXTENSION pretended DROP TEXT SEARCH CONFIGURATION insta5.words
+    ALTER EXTENSION pretended SET SCHEMA insta5 | extension pretended is in schema insta5 | ALTER EXTENSION pretended SET SCHEMA public";
 
 /// `clean` drops no rows that were written to the old copy after it was closed, and nothing outside
 /// the schema.
@@ -141,7 +142,11 @@ fn clean_drops_nothing_that_was_not_moved() {
     run(
         &mut a,
         "CREATE COLLATION insta5.german FROM \"C\"; CREATE TEXT SEARCH CONFIGURATION insta5.words (COPY = simple);
-         CREATE TYPE insta5.mood AS ENUM ('good'); CREATE TABLE insta5.parts (id bigint PRIMARY KEY) PARTITION BY RANGE (id)",
+         CREATE TYPE insta5.mood AS ENUM ('good'); CREATE TABLE insta5.parts (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+         INSERT INTO pg_extension SELECT 99999, 'pretended', 10, 'public'::regnamespace, true, '1', NULL, NULL;
+         INSERT INTO pg_depend VALUES ('pg_extension'::regclass, 99999, 0, 'pg_namespace'::regclass, 'public'::regnamespace, 0, 'n');
+         CREATE DOMAIN word AS text; CREATE TABLE words_of_pretended (word word); INSERT INTO words_of_pretended VALUES ('kept');
+         ALTER EXTENSION pretended ADD DOMAIN word",
     );
     servers.command(&["move", "5", "--to", "b"]);
     servers.refuses(&["place", "a", "5"], "shard 5 has an old copy");
@@ -167,6 +172,7 @@ fn clean_drops_nothing_that_was_not_moved() {
     });
     servers.command(&["clean", "5"]);
     assert!(!one::<bool>(&mut a, HAS_SCHEMA));
+    assert_eq!(texts(&mut a, "SELECT word::text FROM words_of_pretended"), ["kept"]);
 }
 
 /// The rows of the copy, as it was opened, and of the old copy are counted. If their numbers

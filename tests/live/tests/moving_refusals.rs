@@ -33,6 +33,13 @@ const SCHEMA: &str = "SET client_min_messages = error;
     CREATE TABLE insta5.no_moods (n int[] PRIMARY KEY, m insta5.mood) PARTITION BY HASH (n);
     INSERT INTO pg_extension SELECT 99999, 'pretended', 10, 'insta5'::regnamespace, true, '1', NULL, NULL;
     INSERT INTO pg_depend VALUES ('pg_extension'::regclass, 99999, 0, 'pg_namespace'::regclass, 'insta5'::regnamespace, 0, 'n');
+    CREATE TEXT SEARCH CONFIGURATION insta5.members (COPY = simple); ALTER EXTENSION plpgsql ADD TEXT SEARCH CONFIGURATION insta5.members;
+    CREATE FUNCTION insta5.member(int, text[]) RETURNS int RETURN 1; ALTER EXTENSION plpgsql ADD FUNCTION insta5.member(int, text[]);
+    CREATE FUNCTION insta5.sum(int, int) RETURNS int RETURN $1 + $2; CREATE OPERATOR insta5.# (LEFTARG = int, RIGHTARG = int, FUNCTION = insta5.sum);
+    ALTER EXTENSION plpgsql ADD OPERATOR insta5.# (int, int); CREATE TYPE insta5.members_type AS (x int); ALTER EXTENSION plpgsql ADD TYPE insta5.members_type;
+    CREATE OPERATOR CLASS insta5.ints FOR TYPE int USING btree AS OPERATOR 1 <, FUNCTION 1 btint4cmp(int, int);
+    ALTER EXTENSION plpgsql ADD OPERATOR CLASS insta5.ints USING btree;
+    CREATE TABLE insta5.members (id bigint PRIMARY KEY); ALTER EXTENSION plpgsql ADD TABLE insta5.members;
 
     CREATE TABLE insta5.generated (id bigint, k bigint GENERATED ALWAYS AS (id + 1) STORED PRIMARY KEY);
     CREATE TABLE insta5.generated_full (id bigint, k bigint GENERATED ALWAYS AS (id % 7) STORED, PRIMARY KEY (id, k));
@@ -97,7 +104,13 @@ const CASES: &str = r#"
     table insta5.full_parts has REPLICA IDENTITY FULL, but no exact equality for column spot, so its updates and deletes could change other rows or none | add a primary key, and set REPLICA IDENTITY DEFAULT | SELECT
     table insta5.full_parts has REPLICA IDENTITY FULL, but no exact equality for column n, so its updates and deletes could change other rows or none | add a primary key, and set REPLICA IDENTITY DEFAULT | ALTER TABLE insta5.full_parts ADD PRIMARY KEY (id)
     table insta5.full_parts has REPLICA IDENTITY FULL, but no exact equality for column lax, so its updates and deletes could change other rows or none | add a primary key, and set REPLICA IDENTITY DEFAULT | ALTER TABLE insta5.full_parts DROP lax; DROP COLLATION insta5.lax
-    extension pretended is in schema insta5, and would be left behind | ALTER EXTENSION pretended SET SCHEMA public | SELECT
+    extension pretended is in schema insta5, so a move would leave it behind | ALTER EXTENSION pretended SET SCHEMA public | SELECT
+    text search configuration insta5.members belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP TEXT SEARCH CONFIGURATION insta5.members | SELECT
+    function insta5.member(integer,text[]) belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP FUNCTION insta5.member(integer,pg_catalog.text[]) | SELECT
+    operator insta5.#(integer,integer) belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP OPERATOR insta5.#(integer,integer) | SELECT
+    operator class insta5.ints for access method btree belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP OPERATOR CLASS insta5.ints USING btree | SELECT
+    table insta5.members belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP TABLE insta5.members | SELECT
+    type insta5.members_type belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP TYPE insta5.members_type | SELECT
     the partitions of insta5.moods depend on a hash of enum values, which is another one on each server | partition it in another way | DROP TABLE insta5.moods
     the partitions of insta5.many_moods depend on a hash of enum values, which is another one on each server | partition it in another way | DROP TABLE insta5.many_moods
     table insta5.generated has no primary key or replica identity that is valid, not deferrable and without | add a unique index without generated columns, and set REPLICA IDENTITY USING INDEX | CREATE UNIQUE INDEX generated_id ON insta5.generated (id); ALTER TABLE insta5.generated ALTER id SET NOT NULL, REPLICA IDENTITY USING INDEX generated_id

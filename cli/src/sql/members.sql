@@ -1,0 +1,15 @@
+-- What belongs to an extension in the schema $1, and how this is changed. pg_dump leaves it out, and
+-- DROP SCHEMA ... CASCADE drops the extension. Spliced into other queries after own.sql.
+members (problem) AS (
+    SELECT format('extension %I is in schema %I, so a move would leave it behind, and clean would drop it: ', extname, $1::text)
+        || format(CASE WHEN extrelocatable THEN 'ALTER EXTENSION %I SET SCHEMA public' ELSE 'DROP EXTENSION %I' END, extname)
+    FROM own JOIN pg_extension ON class = 'pg_extension'::regclass AND object = oid
+    UNION ALL
+    SELECT format('%s belongs to extension %I, so a move would leave it behind, and clean would drop the extension: ALTER EXTENSION %2$I DROP %3$s %4$s',
+                  pg_describe_object(class, object, 0), extname, upper(type), identity)
+    FROM own JOIN pg_depend ON classid = class AND objid = object AND refclassid = 'pg_extension'::regclass AND deptype = 'e'
+        JOIN pg_extension AS e ON e.oid = refobjid CROSS JOIN pg_identify_object(class, object, 0)
+    WHERE (refclassid, refobjid) NOT IN (SELECT class, object FROM own)
+        -- The types of a table follow it.
+        AND NOT EXISTS (SELECT FROM pg_depend AS i WHERE i.classid = class AND i.objid = object AND i.deptype = 'i')
+)
