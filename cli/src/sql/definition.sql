@@ -8,6 +8,8 @@
 -- of a composite type, in any schema; and what is published. So the transaction that has written
 -- these rows counts, and not what they contain. Those of pg_class would not do, as VACUUM FULL and
 -- TRUNCATE write them.
+-- A GRANT of a role that has nothing to grant writes a row, too. So a privilege counts for what it
+-- says, and the name of a table is that of the array type, on which nobody can grant anything.
 WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = current_setting('move.schema')
 ), relations AS MATERIALIZED (
     SELECT c.* FROM pg_class AS c JOIN n ON n.oid = relnamespace WHERE relkind NOT IN ('i', 'I', 't')
@@ -28,10 +30,11 @@ WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = cur
     SELECT p.* FROM pg_proc AS p JOIN n ON n.oid = pronamespace WHERE NOT (proname = 'shard_is_elsewhere' AND pronargs = 0)
 -- Each fact with the catalog row that it describes, and with the object to which that belongs.
 ), facts (class, object, part_class, part, fact) AS (
-    SELECT 'pg_namespace'::regclass, n.oid, 'pg_namespace'::regclass, n.oid, n::text FROM n
+    SELECT 'pg_namespace'::regclass, n.oid, 'pg_namespace'::regclass, n.oid, concat(to_jsonb(n) - 'nspacl', coalesce(nspacl, acldefault('n', nspowner))) FROM n
     UNION ALL
-    SELECT 'pg_class', oid, 'pg_class', oid, (to_jsonb(r) - '{relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid,relhasrules,
-        relhassubclass,relhasindex,relhastriggers,relfilenode,reltoastrelid,relispopulated}'::text[])::text FROM relations AS r
+    SELECT 'pg_class', oid, 'pg_class', oid, concat(to_jsonb(r) - '{relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid,relhasrules,
+        relhassubclass,relhasindex,relhastriggers,relfilenode,reltoastrelid,relispopulated,relacl}'::text[],
+        coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner))) FROM relations AS r
     UNION ALL
     SELECT 'pg_class', attrelid, 'pg_attribute', 0, concat_ws(' ', attnum, xmin) FROM attributes
     UNION ALL
@@ -41,7 +44,8 @@ WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = cur
          WHERE attrelid = (SELECT typrelid FROM pg_type AS t WHERE t.oid = type) AND attnum > 0))
     FROM parts
     UNION ALL
-    SELECT 'pg_class', r.oid, 'pg_type', 0, t.xmin::text FROM pg_type AS t JOIN relations AS r ON r.reltype = t.oid
+    SELECT 'pg_class', r.oid, 'pg_type', 0, concat(a.xmin, coalesce(t.typacl, acldefault('T', t.typowner)))
+    FROM relations AS r JOIN pg_type AS t ON t.oid = reltype LEFT JOIN pg_type AS a ON a.oid = t.typarray
     UNION ALL
     SELECT 'pg_publication', p.oid, 'pg_publication', p.oid, p.xmin::text FROM pg_publication AS p WHERE pubname = current_setting('move.name')
     UNION ALL
@@ -77,11 +81,11 @@ WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = cur
     SELECT 'pg_class', srrelid, 'pg_subscription_rel', 0, srsubid::text FROM pg_subscription_rel JOIN relations AS r ON r.oid = srrelid
     WHERE srsubid NOT IN (SELECT oid FROM pg_subscription WHERE subname = current_setting('move.name'))
     UNION ALL
-    SELECT 'pg_proc', oid, 'pg_proc', oid, f::text FROM functions AS f
+    SELECT 'pg_proc', oid, 'pg_proc', oid, concat(to_jsonb(f) - 'proacl', coalesce(proacl, acldefault('f', proowner))) FROM functions AS f
     UNION ALL
     SELECT 'pg_proc', f.oid, 'pg_aggregate', 0, a::text FROM pg_aggregate AS a JOIN functions AS f ON f.oid = aggfnoid
     UNION ALL
-    SELECT 'pg_type', oid, 'pg_type', oid, t::text FROM types AS t
+    SELECT 'pg_type', oid, 'pg_type', oid, concat(to_jsonb(t) - 'typacl', coalesce(typacl, acldefault('T', typowner))) FROM types AS t
     UNION ALL
     SELECT 'pg_type', enumtypid, 'pg_enum', 0, concat_ws(' ', e.oid, e.xmin) FROM pg_enum AS e JOIN types AS t ON t.oid = enumtypid
     UNION ALL
@@ -110,7 +114,9 @@ WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = cur
     UNION ALL
     SELECT 'pg_ts_template', t.oid, 'pg_ts_template', t.oid, t::text FROM pg_ts_template AS t JOIN n ON n.oid = tmplnamespace
     UNION ALL
+    -- Any role can set those of the objects that it will create, in any schema.
     SELECT 'pg_namespace', n.oid, 'pg_default_acl', a.oid, a::text FROM pg_default_acl AS a JOIN n ON n.oid = defaclnamespace
+    WHERE has_schema_privilege(defaclrole, n.oid, 'CREATE')
 )
 SELECT jsonb_object_agg(pg_describe_object(class, object, 0), hash) FROM (
     SELECT class, object, sum(hashtextextended(fact, 0))::text AS hash FROM (

@@ -29,7 +29,8 @@ WITH RECURSIVE {own}, used (class, object) AS (
 ), rights (role, what, is_dumped) AS (
     SELECT rolname, 'owns ' || pg_describe_object(class, object, 0), (class, object) IN (SELECT class, object FROM own)
     FROM used JOIN pg_shdepend ON classid = class AND objid = object JOIN pg_roles AS r ON r.oid = refobjid
-    WHERE deptype = 'o' AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+    -- Default privileges contain no code, and any role can have some in any schema.
+    WHERE deptype = 'o' AND classid <> 'pg_default_acl'::regclass AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
     UNION
     -- That catalog does not contain what the predefined roles own, of which other roles are members.
     SELECT rolname, 'owns ' || pg_describe_object(class, object, 0), (class, object) IN (SELECT class, object FROM own)

@@ -259,6 +259,44 @@ fn maintenance_does_not_disturb_a_move() {
     servers.command(&["clean", "5"]);
 }
 
+/// Statements that any role can call on objects of others, with USAGE on the schema or without.
+/// They change no privilege, but write rows of the catalogs, or privileges of objects to come.
+const NO_CHANGES: [&str; 5] = [
+    "GRANT USAGE ON TYPE insta5.left, insta5.mood TO reader",
+    "GRANT EXECUTE ON FUNCTION insta5.next_id(), insta5.double() TO reader",
+    "GRANT SELECT ON insta5.photos TO reader",
+    "GRANT USAGE ON SCHEMA insta5 TO reader",
+    "ALTER DEFAULT PRIVILEGES IN SCHEMA insta5 GRANT SELECT ON TABLES TO reader",
+];
+
+/// A role without a right to change the schema ends no move, on neither server.
+#[test]
+fn grants_that_change_no_privilege_do_not_disturb_a_move() {
+    let servers = Servers::start();
+    fill(&servers, 1000);
+    let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
+    run(&mut a, &format!("{SCHEMA}; GRANT USAGE ON SCHEMA insta5 TO reader"));
+    run(
+        &mut a,
+        "SET ROLE keeper; ALTER DEFAULT PRIVILEGES IN SCHEMA insta5 GRANT SELECT ON TABLES TO keeper; RESET ROLE",
+    );
+    servers.refuses(
+        &["check", "5", "--to", "b"],
+        "b has no role keeper, needed for default privileges",
+    );
+    run(&mut b, "CREATE ROLE reader; CREATE ROLE keeper");
+    servers.command(&["check", "5", "--to", "b"]);
+    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
+    for client in [&mut a, &mut b] {
+        for statement in NO_CHANGES {
+            run(client, &format!("SET ROLE reader; {statement}; RESET ROLE"));
+        }
+    }
+    run(&mut other, "COMMIT");
+    outcome(command).unwrap();
+    servers.command(&["clean", "5"]);
+}
+
 /// Changes during a move: on which server, of which objects, and how they are undone. The error
 /// names at most three objects.
 const CHANGES: &str = r#"
@@ -271,6 +309,8 @@ const CHANGES: &str = r#"
     a | ALTER TABLE insta5.left RENAME TO swap; ALTER TABLE insta5.right RENAME TO "left"; ALTER TABLE insta5.swap RENAME TO "right"; UPDATE insta5.left SET x = 3; ALTER TABLE insta5.left RENAME TO swap; ALTER TABLE insta5.right RENAME TO "left"; ALTER TABLE insta5.swap RENAME TO "right"; ALTER TABLE insta5.counter ALTER value TYPE bigint USING value + 1 | table insta5."left", table insta5."right", table insta5.counter | SELECT
     a | BEGIN; ALTER TABLE insta5.photos SET SCHEMA public; UPDATE public.photos SET batch = 7; ALTER TABLE public.photos SET SCHEMA insta5; COMMIT; ALTER TYPE insta5.mood RENAME VALUE 'good' TO 'new'; ALTER TYPE insta5.mood RENAME VALUE 'new' TO 'good'; ALTER PUBLICATION instagram_id_move_5 SET (publish = 'insert'); ALTER PUBLICATION instagram_id_move_5 SET (publish = 'insert, update, delete, truncate') | publication instagram_id_move_5, table insta5.photos, type insta5.mood | SELECT
     a | ALTER TYPE feeling RENAME VALUE 'good' TO 'new'; ALTER TYPE feeling RENAME VALUE 'new' TO 'good'; ALTER TYPE pair DROP ATTRIBUTE n; ALTER TYPE pair ADD ATTRIBUTE n int | type public.feeling, type public.pair | SELECT
+    a | GRANT USAGE ON TYPE insta5.mood, insta5.left TO reader; REVOKE EXECUTE ON FUNCTION insta5.double() FROM PUBLIC | function insta5.double(), table insta5."left", type insta5.mood | REVOKE ALL ON TYPE insta5.mood, insta5.left FROM reader; GRANT EXECUTE ON FUNCTION insta5.double() TO PUBLIC
+    a | ALTER DEFAULT PRIVILEGES IN SCHEMA insta5 GRANT SELECT ON TABLES TO reader | schema insta5 | ALTER DEFAULT PRIVILEGES IN SCHEMA insta5 REVOKE ALL ON TABLES FROM reader
     b | CREATE INDEX extra ON insta5.left (x, id); REVOKE SELECT ON insta5.photos FROM reader; COMMENT ON VIEW insta5.lefts IS 'new' | table insta5."left", table insta5.photos, view insta5.lefts | SELECT"#;
 
 /// Every change of a definition fails the move, on whichever server, also one that was undone if it
