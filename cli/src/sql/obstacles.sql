@@ -74,9 +74,11 @@ SELECT format('table %s has REPLICA IDENTITY FULL, but no exact equality for col
 FROM tables AS t JOIN inexact AS i ON i.relation = t.oid JOIN ways_out AS o ON o.relation = t.oid
 WHERE relreplident = 'f' AND t.oid NOT IN (SELECT indrelid FROM keys WHERE indisprimary)
 UNION ALL
-SELECT format('constraint %I of %s is NOT VALID, so the copy could reject rows: ALTER %s %2$s VALIDATE CONSTRAINT %1$I', conname,
-              CASE WHEN contypid = 0 THEN conrelid::regclass::text ELSE contypid::regtype::text END, CASE WHEN contypid = 0 THEN 'TABLE' ELSE 'DOMAIN' END)
-FROM pg_constraint AS con WHERE connamespace = quote_ident($1::text)::regnamespace AND contype IN ('c', 'n') AND NOT convalidated
+-- This runs the constraint as the role of the session, whose rights the owner would get.
+SELECT format('constraint %I of %s is NOT VALID, so the copy could reject rows: in a session of role %I, ALTER %s %2$s VALIDATE CONSTRAINT %1$I', conname,
+              coalesce(r.oid::regclass::text, t.oid::regtype::text), pg_get_userbyid(coalesce(relowner, typowner)), CASE WHEN r.oid IS NULL THEN 'DOMAIN' ELSE 'TABLE' END)
+FROM pg_constraint AS con LEFT JOIN pg_class AS r ON r.oid = conrelid LEFT JOIN pg_type AS t ON t.oid = contypid
+WHERE connamespace = quote_ident($1::text)::regnamespace AND contype IN ('c', 'n') AND NOT convalidated
     AND coalesce((to_jsonb(con) ->> 'conenforced')::boolean, true)
 UNION ALL
 SELECT format('column %I of %s uses %s, which is not in the same schema, so inserts would fail after the move or repeat values: '

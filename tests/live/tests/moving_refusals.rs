@@ -115,8 +115,8 @@ const CASES: &str = r#"
     the partitions of insta5.many_moods depend on a hash of enum values, which is another one on each server | partition it in another way | DROP TABLE insta5.many_moods
     table insta5.generated has no primary key or replica identity that is valid, not deferrable and without | add a unique index without generated columns, and set REPLICA IDENTITY USING INDEX | CREATE UNIQUE INDEX generated_id ON insta5.generated (id); ALTER TABLE insta5.generated ALTER id SET NOT NULL, REPLICA IDENTITY USING INDEX generated_id
     table insta5.generated_full has REPLICA IDENTITY FULL and generated columns | add a unique index without generated columns, and set REPLICA IDENTITY USING INDEX | CREATE UNIQUE INDEX generated_full_id ON insta5.generated_full (id); ALTER TABLE insta5.generated_full REPLICA IDENTITY USING INDEX generated_full_id
-    constraint positive of insta5.counter is NOT VALID | ALTER TABLE insta5.counter VALIDATE CONSTRAINT positive | UPDATE insta5.counter SET value = 1
-    constraint is_small of insta5.small is NOT VALID | ALTER DOMAIN insta5.small VALIDATE CONSTRAINT is_small | DELETE FROM insta5.sizes
+    constraint positive of insta5.counter is NOT VALID, so the copy could reject rows: in a session of role postgres, | ALTER TABLE insta5.counter VALIDATE CONSTRAINT positive | UPDATE insta5.counter SET value = 1
+    constraint is_small of insta5.small is NOT VALID, so the copy could reject rows: in a session of role postgres, | ALTER DOMAIN insta5.small VALIDATE CONSTRAINT is_small | DELETE FROM insta5.sizes
     column id of public.outside uses function insta5.next_id(), which is not in the same schema, so inserts would fail | ALTER TABLE public.outside ALTER COLUMN id DROP DEFAULT | SELECT
     column id of public.outside_too of role postgres uses next_id(5), whose shard is not in the same schema | ALTER TABLE public.outside_too ALTER COLUMN id DROP DEFAULT | SELECT
     column id of public.outside_deep of role idler has a default that is too long to look for next_id(5) in it | ALTER TABLE public.outside_deep ALTER COLUMN id DROP DEFAULT | SELECT
@@ -157,7 +157,7 @@ const SINCE_18: [&str; 2] = [
     "ALTER TABLE insta5.sizes ADD n int, ADD CONSTRAINT no_gaps NOT NULL n NOT VALID;
      ALTER TABLE insta5.photos ADD CONSTRAINT not_enforced CHECK (batch < 0) NOT ENFORCED",
     "
-    constraint no_gaps of insta5.sizes is NOT VALID | ALTER TABLE insta5.sizes VALIDATE CONSTRAINT no_gaps | SELECT
+    constraint no_gaps of insta5.sizes is NOT VALID, so the copy could reject rows: in a session of role postgres, | ALTER TABLE insta5.sizes VALIDATE CONSTRAINT no_gaps | SELECT
     table insta5.generated_other has REPLICA IDENTITY FULL and generated columns | add a primary key, and set REPLICA IDENTITY DEFAULT | ALTER TABLE insta5.generated_other ADD PRIMARY KEY (id), REPLICA IDENTITY DEFAULT
     server b has 1 of 10 max_active_replication_origins left | increase max_active_replication_origins | SELECT",
 ];

@@ -146,6 +146,28 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
     assert_eq!(check(&servers, &[]).0, Some(0));
 }
 
+/// A constraint is validated with the rights of the session. So `check` names the owner, whose code
+/// could otherwise use those of a superuser.
+#[test]
+fn constraint_is_validated_by_its_owner() {
+    let servers = start();
+    let mut keeper = keeper(&servers);
+    run(
+        &mut keeper,
+        "ALTER TABLE insta5.counter ADD CONSTRAINT positive CHECK (value >= 0) NOT VALID;
+         CREATE DOMAIN insta5.small AS int; CREATE TABLE insta5.sizes (id bigint PRIMARY KEY, small insta5.small);
+         ALTER DOMAIN insta5.small ADD CONSTRAINT is_small CHECK (VALUE < 5) NOT VALID",
+    );
+    for statement in [
+        "ALTER TABLE insta5.counter VALIDATE CONSTRAINT positive",
+        "ALTER DOMAIN insta5.small VALIDATE CONSTRAINT is_small",
+    ] {
+        assert_refused(&servers, &[], &format!(": in a session of role keeper, {statement}"));
+        run(&mut keeper, statement);
+    }
+    assert_eq!(check(&servers, &[]).0, Some(0));
+}
+
 /// Some sessions of the command have the settings of the database, as those of the replication do.
 /// Code of its owner does not run there, even before the owner is named.
 #[test]
