@@ -6,6 +6,7 @@ use crate::moving::{
     move_blocked_after_copy, move_blocked_before_stop, outcome, while_closing_is_lost,
 };
 use instagram_id_live::*;
+use postgres::Client;
 
 /// The initial copy reads the tables as the role of the conninfo, and the replication writes as the
 /// owner. If a policy applies to one of them, rows are lost.
@@ -173,6 +174,66 @@ fn clean_drops_nothing_that_was_not_moved() {
     servers.command(&["clean", "5"]);
     assert!(!one::<bool>(&mut a, HAS_SCHEMA));
     assert_eq!(texts(&mut a, "SELECT word::text FROM words_of_pretended"), ["kept"]);
+}
+
+/// The next transaction.
+const NEXT: &str = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
+
+fn use_transactions(client: &mut Client) {
+    run(
+        client,
+        "DO $$ BEGIN FOR i IN 1 .. 2000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$",
+    );
+}
+
+/// Freezes all rows, and lets the server continue with this transaction.
+fn continue_with(server: &Server, transaction: i64) {
+    for database in ["postgres", "template1", "template0"] {
+        run(&mut server.connect_to(database), "VACUUM (FREEZE)");
+    }
+    server.stop();
+    let (epoch, number) = (transaction >> 32, transaction & 0xFFFF_FFFF);
+    let segment = server.path().join(format!("data/pg_xact/{:04X}", number >> 20));
+    std::fs::write(&segment, vec![0; 256 * 1024]).unwrap();
+    if let Some((user, group)) = server.owner() {
+        std::os::unix::fs::chown(segment, Some(user), Some(group)).unwrap();
+    }
+    server.run("pg_resetwal", &["-x", &number.to_string(), "-e", &epoch.to_string(), "data"]);
+    server.launch();
+}
+
+/// A frozen row keeps the lower half of the number of its transaction, which can be that of one
+/// after the closing.
+#[test]
+fn rows_older_than_all_numbers_of_transactions_do_not_keep_the_old_copy() {
+    let servers = Servers::start();
+    let Servers { a: server, .. } = &servers;
+    let mut a = server.connect();
+    run(&mut a, "ALTER DATABASE template0 ALLOW_CONNECTIONS true");
+    use_transactions(&mut a);
+    run(&mut a, "INSERT INTO insta5.photos VALUES (1)");
+    let inserted: i64 = one(&mut a, "SELECT xmin::text::bigint FROM insta5.photos");
+    for transaction in [2_000_000_000, 4_000_000_000, (1 << 32) + inserted - 1000] {
+        continue_with(server, transaction);
+    }
+    let mut a = server.connect();
+    servers.command(&["move", "5", "--to", "b"]);
+    assert!(one::<i64>(&mut a, NEXT) < (1 << 32) + inserted);
+    use_transactions(&mut a);
+    servers.command(&["clean", "5"]);
+    servers.command(&["move", "5", "--to", "a"]);
+    servers.command(&["clean", "5"]);
+    // Rows that were written later are noticed there, too.
+    servers.command(&["move", "5", "--to", "b"]);
+    run(
+        &mut a,
+        "ALTER TABLE insta5.photos DISABLE TRIGGER shard_is_elsewhere; UPDATE insta5.photos SET batch = 7;
+         ALTER TABLE insta5.photos ENABLE ALWAYS TRIGGER shard_is_elsewhere",
+    );
+    servers.refuses(
+        &["clean", "5"],
+        "table insta5.photos was not closed by the move, or was written later",
+    );
 }
 
 /// The rows of the copy, as it was opened, and of the old copy are counted. If their numbers
