@@ -43,6 +43,8 @@ pub struct Facts {
     wal_level: String,
     /// How many tables a subscription copies at a time.
     sync_workers: i64,
+    /// Whether a subscription confirms changes only when the source asks.
+    is_silent: bool,
     limits: Vec<Limit>,
     /// The role of the command.
     role: String,
@@ -193,6 +195,13 @@ fn obstacles_on_target(target: &Server, there: &Facts) -> Result<Vec<String>> {
             format!("server {to} has no extension instagram_id: run CREATE EXTENSION instagram_id"),
         ),
         (there.is_standby, format!("server {to} is a standby: record the primary in the map")),
+        (
+            there.is_silent,
+            format!(
+                "server {to} does not confirm changes, since wal_receiver_status_interval is 0: \
+                 ALTER SYSTEM RESET wal_receiver_status_interval"
+            ),
+        ),
     ]);
     if !target.has_subscription()? {
         if there.sync_workers < 1 {

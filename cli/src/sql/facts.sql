@@ -10,6 +10,7 @@ WITH limits (kind, setting, used) AS (
 SELECT extversion AS version, nspname AS schema, pg_is_in_recovery() AS is_standby,
     current_setting('server_version_num')::int / 10000 AS major, current_setting('server_encoding') AS encoding,
     current_setting('wal_level') AS wal_level, current_setting('max_sync_workers_per_subscription')::int AS sync_workers,
+    current_setting('wal_receiver_status_interval')::interval = '0' AS is_silent,
     (SELECT jsonb_agg(jsonb_build_object('kind', kind, 'setting', setting, 'value', current_setting(setting)::int,
                                          'free', current_setting(setting)::int - used)) FROM limits) AS limits,
     rolname AS role, rolsuper AS is_superuser, rolsuper OR rolreplication AS may_replicate, pg_has_role('pg_read_all_stats', 'USAGE') AS may_watch,

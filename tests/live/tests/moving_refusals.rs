@@ -136,7 +136,8 @@ const CASES: &str = r#"
     role lender has granted UPDATE (batch) on TABLE insta5.photos to reader, and lacks USAGE | GRANT USAGE ON SCHEMA insta5 TO lender | SELECT
     table insta5.counter receives rows by subscription feed | DROP SUBSCRIPTION feed | SELECT
     server a has 1 of 10 max_replication_slots left, but a move needs 2 | increase max_replication_slots | SELECT
-    server b copies no tables, since max_sync_workers_per_subscription is 0 | ALTER SYSTEM RESET max_sync_workers_per_subscription | SELECT"#;
+    server b copies no tables, since max_sync_workers_per_subscription is 0 | ALTER SYSTEM RESET max_sync_workers_per_subscription | SELECT
+    server b does not confirm changes, since wal_receiver_status_interval is 0 | ALTER SYSTEM RESET wal_receiver_status_interval | SELECT"#;
 
 /// PostgreSQL 17 and later refresh views without the search_path of the session themselves.
 const BEFORE_17: [&str; 2] = [
@@ -256,6 +257,7 @@ fn prepare(servers: &Servers) -> Vec<[&'static str; 3]> {
         "coalesce(current_setting('max_active_replication_origins', true), current_setting('max_replication_slots'))",
     );
     run(&mut b, &format!("SELECT pg_replication_origin_create('o' || n) {origins} AS n"));
+    run(&mut b, "ALTER SYSTEM SET wal_receiver_status_interval = 0");
     run(&mut b, "ALTER SYSTEM SET max_sync_workers_per_subscription = 0");
     run(&mut b, "SELECT pg_reload_conf()");
     servers.b.wait_until("SELECT current_setting('max_sync_workers_per_subscription') = '0'");
