@@ -99,7 +99,7 @@ pub fn cut_over(
         );
     }
     let [definition, copy] = map.definitions(source.shard())?;
-    warm_up(source, target, &definition, limit)?;
+    warm_up(source, target, &definition)?;
     // Recorded before the sequences are closed, so that any later command can restore them.
     let sequences: String =
         source.query(include_str!("sql/sequences.sql"), &[source.schema()])?.one()?;
@@ -107,6 +107,7 @@ pub fn cut_over(
     let snapshot = begin_to_count(target)?;
     // To connect can take longer than writes may be stopped.
     let watcher = target.another_observer()?;
+    map.begin_to_switch(source.shard(), &source.name, &target.name)?;
     let closed = begin_to_open(target, &copy).and_then(|()| {
         output.step("Stopping writes to the shard");
         stop_writes(map, source, target, &definition, limit)
@@ -184,10 +185,9 @@ pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Conn
 
 /// Runs those queries of the cutover that change nothing once before writes are stopped. Their
 /// first use in a session is slow, because it loads libraries and catalogs.
-fn warm_up(source: &Server, target: &Server, recorded: &str, limit: Duration) -> Result {
+fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
     trust::require(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;
     source.compare_definition(&source.connection(), recorded)?;
-    states(source, Deadline::begin(limit))?;
     target.transaction(|session| {
         let problem = || target.problem();
         session.run("DO 'BEGIN END'").context(problem)?;

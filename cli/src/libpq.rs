@@ -109,6 +109,13 @@ impl Connection {
         unsafe { pq_sys::PQstatus(self.conn.as_ptr()) == pq_sys::ConnStatusType::CONNECTION_OK }
     }
 
+    /// Whether a transaction is open, which may have failed.
+    pub fn is_in_transaction(&self) -> bool {
+        // SAFETY: the connection is open until it is dropped.
+        let status = unsafe { pq_sys::PQtransactionStatus(self.conn.as_ptr()) };
+        status != pq_sys::PGTransactionStatusType::PQTRANS_IDLE
+    }
+
     /// Until when this waits for an answer: a server that hangs ends no statement at its timeout.
     /// After that, every statement fails at once.
     pub fn wait_until(&self, until: Option<Instant>) {

@@ -290,8 +290,38 @@ impl Map {
         found.and_then(|found| ended.map(|_| found))
     }
 
-    /// Makes the target the server of the shard.
+    /// Begins the transaction of [`Map::switch`], and locks what that locks, except for rows: any
+    /// role that can read a table can have a statement such as CREATE RULE wait for a lock on it or
+    /// on an index, and others wait behind that. Fails if the shard is on a third server.
+    pub fn begin_to_switch(&self, shard: u16, source: &str, target: &str) -> Result {
+        let lock = "BEGIN; SET LOCAL lock_timeout = '10s';
+            EXPLAIN UPDATE shard_map.last SET version = version; EXPLAIN UPDATE shard_map.shards SET server = server;
+            EXPLAIN UPDATE shard_map.moves SET switched = switched; EXPLAIN SELECT FROM shard_map.servers;
+            SET LOCAL lock_timeout = '1s'";
+        in_map(self.connection.run(lock), "the map cannot be locked")?;
+        let home = self.placement(shard)?.home;
+        if ![source, target].contains(&home.as_str()) {
+            fail!(
+                "the map was changed since the move began, and places shard {shard} on {home}: {}",
+                correct(shard, source)
+            );
+        }
+        Ok(())
+    }
+
+    /// Makes the target the server of the shard, in the transaction that is open, if there is one.
     pub fn switch(&self, shard: u16, target: &str) -> Result {
+        if !self.connection.is_in_transaction() {
+            let begin = "BEGIN; SET LOCAL lock_timeout = '1s'";
+            in_map(self.connection.run(begin), "the map cannot be changed")?;
+        }
+        let result = self.switch_without_commit(shard, target);
+        let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        let ended = in_map(self.connection.run(end), "the map cannot be changed");
+        result.and_then(|()| ended.map(drop))
+    }
+
+    fn switch_without_commit(&self, shard: u16, target: &str) -> Result {
         let statement = "WITH placed AS (
                 UPDATE shard_map.shards AS s SET server = target FROM shard_map.moves AS m
                 WHERE s.shard = $1::int AND m.shard = s.shard AND target = $2 AND server = source RETURNING s.shard)
@@ -302,8 +332,12 @@ impl Map {
             .query(statement, &[&shard.to_string(), target])
             .context(|| "the map cannot be changed".into())?;
         // An earlier attempt may have changed the map, and its answer was lost.
-        if rows.is_empty() && self.placement(shard)?.home != target {
-            fail!("the map was changed by others since the move began");
+        if rows.is_empty() {
+            let MapEntry { home, moving, .. } = self.placement(shard)?;
+            if home != target {
+                let source = moving.map_or_else(String::new, |moving| moving.source);
+                fail!("the map was changed since the move began: {}", correct(shard, &source));
+            }
         }
         Ok(())
     }
@@ -356,6 +390,12 @@ fn in_map<T>(result: std::result::Result<T, libpq::Error>, problem: &str) -> Res
         Err(error) if ["42P01", "3F000"].contains(&error.sqlstate.as_str()) => Err(no_map()),
         result => result.context(|| problem.into()),
     }
+}
+
+/// How a map is corrected that another client has changed during a move.
+fn correct(shard: u16, source: &str) -> String {
+    let source = source.replace('\'', "''");
+    format!("run on the map UPDATE shard_map.shards SET server = '{source}' WHERE shard = {shard}")
 }
 
 fn no_map() -> Error {

@@ -247,7 +247,7 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     let mut command = resume();
     wait_for_command(&mut command, b, waits_for_the_map);
     run(&mut map, "UPDATE shard_map.shards SET server = 'c'; COMMIT");
-    let open = "shard 5 is open on b, but not in the map: the map was changed by others since the move began";
+    let open = "shard 5 is open on b, but not in the map: the map was changed since the move began: run on the map UPDATE shard_map.shards SET server = 'a' WHERE shard = 5";
     fails(command, open);
     run(&mut map, "UPDATE shard_map.shards SET server = 'a'");
     // The command repeats the change; then before the triggers are dropped.
@@ -629,6 +629,82 @@ fn session_that_would_keep_writes_stopped_is_ended() {
     assert!(said.contains("warning: process "), "{said}");
     assert!(!walsender.wait().unwrap().success());
     run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
+}
+
+/// A role that can only read the map has statements wait for locks there, which PostgreSQL acquires
+/// before it checks the privilege. They do not keep the map from being changed while writes are
+/// stopped.
+#[test]
+fn locks_on_the_map_do_not_keep_writes_stopped() {
+    let servers = Servers::start();
+    let ids = fill(&servers, 100);
+    let mut map = servers.map();
+    run(
+        &mut map,
+        "CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA shard_map TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA shard_map TO reader",
+    );
+    let (command, mut transaction) =
+        move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
+    let reader = || servers.b.config("map").user("reader").connect(NoTls).unwrap();
+    let mut first = reader();
+    run(&mut first, "BEGIN; SELECT FROM shard_map.shards, shard_map.last, shard_map.servers");
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader' AND wait_event_type = 'Lock'";
+    thread::scope(|scope| {
+        let relations = ["shards", "shards_pkey", "last", "one_row", "servers", "servers_pkey"];
+        for relation in relations {
+            scope.spawn(move || {
+                let rule = format!(
+                    "CREATE RULE r AS ON INSERT TO shard_map.{relation} DO INSTEAD NOTHING"
+                );
+                reader()
+                    .batch_execute(&format!("SET statement_timeout = '20s'; {rule}"))
+                    .unwrap_err()
+            });
+        }
+        servers.b.wait_until(&format!("SELECT ({waiting}) = {}", relations.len()));
+        run(&mut transaction, "COMMIT");
+        let said = outcome(command).unwrap();
+        assert_eq!(one::<i64>(&mut map, waiting), relations.len() as i64, "{said}");
+        run(&mut first, "COMMIT");
+    });
+    let rows = "SELECT count(*) FROM insta5.photos";
+    assert_eq!(one::<i64>(&mut servers.connect_to_shard(), rows), ids.len() as i64);
+}
+
+/// The map is changed by hand during a move. The command notices it before it stops writes.
+#[test]
+fn map_that_was_changed_by_hand_is_noticed_before_writes_are_stopped() {
+    let servers = Servers::start();
+    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
+    let mut map = servers.map();
+    let change = "INSERT INTO shard_map.servers (server, conninfo) VALUES ('c', 'host=c'); UPDATE shard_map.shards SET server = 'c'";
+    run(&mut map, change);
+    run(&mut other, "COMMIT");
+    let correct = "UPDATE shard_map.shards SET server = 'a' WHERE shard = 5";
+    fails(command, &format!("and places shard 5 on c: run on the map {correct}"));
+    assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
+    run(&mut map, correct);
+    servers.command(&["move", "5", "--to", "b"]);
+}
+
+/// A role without a right to change the schema leaves a GRANT of it open, which locks the row of
+/// the schema. The move retries.
+#[test]
+fn open_grant_on_the_schema_delays_the_move_only() {
+    let servers = Servers::start();
+    let mut a = servers.a.connect();
+    for server in [&servers.a, &servers.b] {
+        run(&mut server.connect(), "CREATE ROLE reader LOGIN");
+    }
+    run(&mut a, "GRANT USAGE ON SCHEMA insta5 TO reader");
+    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
+    run(&mut a, "SET ROLE reader; BEGIN; GRANT USAGE ON SCHEMA insta5 TO reader");
+    run(&mut other, "COMMIT");
+    // Longer than writes may be stopped.
+    servers.a.wait_until(WAITS);
+    thread::sleep(Duration::from_millis(3500));
+    run(&mut a, "COMMIT");
+    outcome(command).unwrap();
 }
 
 /// A session writes a little, and the WAL writers of both servers flush that seldom. The end of a
