@@ -1,6 +1,6 @@
 //! Checks before a move. All obstacles are reported at once, before anything is changed.
 
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Error, Result, fail};
 use crate::libpq::{self, Connection};
 use crate::rights;
 use crate::server::Server;
@@ -130,8 +130,9 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
             untrusted.extend(found.obstacles);
         }
     }
+    let mut owner = String::new();
     if is_new && here.is_usable() && untrusted.is_empty() {
-        obstacles.extend(find_schema(source, target)?);
+        obstacles.extend(find_schema(source, target, &mut owner)?);
     }
     obstacles.extend(missing_rights(source, target, &here, &there)?);
     let money = wrong_settings(source, target, &mut obstacles)?;
@@ -141,7 +142,7 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
         let role = if there.is_superuser { "" } else { &there.role };
         obstacles.extend(obstacles_in_schema(source, target, role, &money)?);
         if is_new && there.is_usable() && untrusted.is_empty() {
-            obstacles.extend(earlier_copies(target)?);
+            obstacles.extend(earlier_copies(target, &owner)?);
         }
     }
     obstacles.extend(unusable_pg_dump(&here));
@@ -290,15 +291,21 @@ fn wrong_settings(source: &Server, target: &Server, obstacles: &mut Vec<String>)
     Ok(wrong(target, &there, &money)?.concat())
 }
 
-/// Shards and schemas on the target that are in the way of a copy.
-fn earlier_copies(target: &Server) -> Result<Vec<String>> {
+/// Shards and schemas on the target that are in the way of a copy, which will belong to `owner`.
+fn earlier_copies(target: &Server, owner: &str) -> Result<Vec<String>> {
     let mut obstacles = Vec::new();
-    let to = &target.name;
-    if !shards(target)?.is_empty() {
-        let shard = target.shard();
+    let (to, shard) = (&target.name, target.shard());
+    for ShardRow { schema, definition, owner, .. } in shards(target, owner)? {
+        let way_out = if schema == target.schema() {
+            format!(
+                "if clients use it, correct the map: place {to} {shard}; \
+                 if it is an old copy, drop its schema"
+            )
+        } else {
+            "drop that function if no client uses the shard there".into()
+        };
         obstacles.push(format!(
-            "server {to} has a shard {shard} already: if clients use it, correct the map: place {to} {shard}; \
-             if it is an old copy, drop its schema"
+            "server {to} has a shard {shard} already, by {definition} of role {owner}: {way_out}"
         ));
     }
     if target.has_schema()? {
@@ -393,21 +400,21 @@ fn version_parts(version: &str) -> Vec<u32> {
     version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
-/// Finds the schema of the shard on the source, and sets it for both servers. Returns obstacles in
-/// it.
-fn find_schema(source: &mut Server, target: &mut Server) -> Result<Vec<String>> {
+/// Finds the schema of the shard on the source and its owner, and sets the schema for both servers.
+/// Returns obstacles in it.
+fn find_schema(
+    source: &mut Server,
+    target: &mut Server,
+    owner: &mut String,
+) -> Result<Vec<String>> {
     let (shard, from) = (source.shard(), source.name.clone());
-    let found = shards(source)?;
-    let ShardRow { schema, has_sequence, reason } = match &found[..] {
+    let found = shards(source, "")?;
+    let ShardRow { schema, owner: of_definition, has_sequence, reason, .. } = match &found[..] {
         [] => return Ok(vec![format!("server {from} has no shard {shard}, contrary to the map")]),
         [one] => one,
-        [first, second, ..] => {
-            let (first, second) = (&first.schema, &second.schema);
-            return Ok(vec![format!(
-                "server {from} has shard {shard} in several schemas: {first}, {second}"
-            )]);
-        }
+        several => return Ok(vec![ambiguous(source, several)]),
     };
+    owner.clone_from(of_definition);
     source.set_schema(schema)?;
     target.set_schema(schema)?;
     let mut obstacles = Vec::new();
@@ -435,19 +442,48 @@ fn find_schema(source: &mut Server, target: &mut Server) -> Result<Vec<String>> 
     Ok(obstacles)
 }
 
-/// A row of `id_shards`.
+/// Says that the extension cannot choose between these definitions.
+fn ambiguous(server: &Server, definitions: &[ShardRow]) -> String {
+    let names = definitions
+        .iter()
+        .take(3)
+        .map(|ShardRow { definition, owner, .. }| format!("{definition} of role {owner}"));
+    format!(
+        "server {} has shard {} in several schemas: {}: drop the functions of those that no client uses",
+        server.name,
+        server.shard(),
+        names.collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// Fails if the extension could not choose the copy by the number of the shard: any role that can
+/// create functions can define that number, too.
+pub fn require_one_definition(target: &Server) -> Result {
+    let found = shards(target, "")?;
+    if found.len() > 1 {
+        fail!("{}", ambiguous(target, &found));
+    }
+    Ok(())
+}
+
+/// A definition of the shard.
 #[derive(Deserialize)]
 struct ShardRow {
     schema: String,
+    /// The function.
+    definition: String,
+    owner: String,
     /// Whether the sequence is in this schema.
     has_sequence: bool,
     /// Why no ids can be generated there; empty if they can.
     reason: String,
 }
 
-/// The rows of `id_shards` for this shard.
-fn shards(server: &Server) -> Result<Vec<ShardRow>> {
-    select_from_extension(server, include_str!("sql/shards.sql"), &[&server.shard().to_string()])
+/// The definitions of the shard among which the extension would choose. `owner`: the role that will
+/// own one more, or empty.
+fn shards(server: &Server, owner: &str) -> Result<Vec<ShardRow>> {
+    let parameters = [&server.shard().to_string(), owner];
+    select_from_extension(server, include_str!("sql/shards.sql"), &parameters)
 }
 
 /// The rows of a query on views of the extension, whose schema replaces `{extension}`. They read

@@ -2,7 +2,7 @@
 //! opens the copy, and changes the map. Work that can be done while clients write is done before or
 //! after the cutover.
 
-use crate::checks::lock_extension;
+use crate::checks::{lock_extension, require_one_definition};
 use crate::error::{Context, Error, Result, check_interrupt, fail};
 use crate::interrupt;
 use crate::libpq::{self, Connection};
@@ -195,7 +195,8 @@ fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
         let extension = lock_extension(session).context(problem)?;
         refusal(session, &extension, target).context(problem)?;
         Ok(())
-    })
+    })?;
+    require_one_definition(target)
 }
 
 /// Why the schema cannot generate ids of the shard; empty if it can.

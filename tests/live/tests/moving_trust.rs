@@ -146,6 +146,41 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
     assert_eq!(check(&servers, &[]).0, Some(0));
 }
 
+/// A role defines shard 5 in a schema of its own.
+const DEFINITION: &str = "SET ROLE evil; CREATE SCHEMA evil; CREATE SEQUENCE evil.table_id_seq MAXVALUE 1125899906842623;
+    CREATE FUNCTION evil.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
+        BEGIN ATOMIC SELECT 'evil.table_id_seq'::regclass AS sequence, '2011-08-24 21:07:01.721+00'::timestamptz AS epoch, '1/1'::text AS home; END;
+    RESET ROLE";
+
+/// Any role that can create functions can define the number of a shard. The command chooses as the
+/// extension does, and names such a function before it stops writes.
+#[test]
+fn shard_that_another_role_defines_is_named() {
+    let servers = start();
+    let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
+    let drop = "DROP SCHEMA evil CASCADE";
+    let several = "has shard 5 in several schemas: evil.shard_5() of role evil, insta5.shard_5() of role keeper: drop";
+    run(&mut a, DEFINITION);
+    assert_refused(&servers, &[], &format!("server a {several}"));
+    run(&mut a, drop);
+    run(&mut b, DEFINITION);
+    let reason = "server b has a shard 5 already, by evil.shard_5() of role evil: drop that function if no client uses";
+    assert_refused(&servers, &[], reason);
+    run(&mut b, drop);
+    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
+    run(&mut b, DEFINITION);
+    run(&mut other, "COMMIT");
+    let said = fails(command, &format!("server b {several}"));
+    assert!(!said.contains("Stopping writes"), "{said}");
+    // Then the definition of keeper is that of the owner of the database.
+    run(&mut a, DEFINITION);
+    run(&mut b, "ALTER DATABASE postgres OWNER TO keeper");
+    servers.command(&["move", "5", "--to", "b"]);
+    servers.command(&["clean", "5"]);
+    run(&mut a, "ALTER DATABASE postgres OWNER TO keeper");
+    servers.command(&["move", "5", "--to", "a"]);
+}
+
 /// A constraint is validated with the rights of the session. So `check` names the owner, whose code
 /// could otherwise use those of a superuser.
 #[test]
