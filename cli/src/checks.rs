@@ -502,11 +502,11 @@ pub fn select_from_extension<T: DeserializeOwned>(
 }
 
 /// Returns the quoted name of the extension's schema. A superuser locks the schema against renaming
-/// until the transaction ends. Look for untrusted roles first: the owner of the schema could
-/// replace the objects of the extension.
+/// until the transaction ends, and does not wait for a GRANT, which any role can leave open. Look
+/// for untrusted roles first: the owner of the schema could replace the objects of the extension.
 pub fn lock_extension(connection: &Connection) -> std::result::Result<String, libpq::Error> {
     let is_superuser = connection.run("SELECT current_setting('is_superuser')::boolean")?.one()?;
-    let lock = if is_superuser { "FOR NO KEY UPDATE" } else { "" };
+    let lock = if is_superuser { "FOR KEY SHARE" } else { "" };
     let query = "SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id'";
     let schema = connection.run(&format!("{query} {lock}"))?.column()?.pop();
     schema.ok_or_else(|| libpq::Error::local("there is no extension instagram_id"))

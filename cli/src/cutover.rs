@@ -227,7 +227,7 @@ fn stop_writes(
     let states =
         wait_for_the_rest(source, deadline, target).map_err(|cause| deadline.explain(cause))?;
     check_interrupt()?;
-    map.check_lock()?;
+    map.check_lock_until(deadline.last_answer())?;
     Ok((deadline, states))
 }
 

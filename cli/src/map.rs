@@ -7,7 +7,7 @@ use crate::session;
 use instagram_id_core::moving::MoveStage;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SCHEMA: &str = "shard_map";
 const TABLES: &str = include_str!("sql/map.sql");
@@ -22,6 +22,8 @@ pub struct Map {
     conninfo: String,
     connection: Connection,
     locked: Option<u16>,
+    /// Whether the lock was lost, and not acquired again.
+    is_lost: bool,
 }
 
 /// The entry of a shard in the map.
@@ -85,7 +87,7 @@ impl Map {
     /// Connects to the map of this database, if the roles that can put code into it are trusted.
     pub fn connect(conninfo: &str) -> Result<Map> {
         let connection = open(conninfo)?;
-        Ok(Map { conninfo: conninfo.to_owned(), connection, locked: None })
+        Ok(Map { conninfo: conninfo.to_owned(), connection, locked: None, is_lost: false })
     }
 
     /// Creates the map in this database.
@@ -165,24 +167,34 @@ impl Map {
     /// Fails if the connection to the map, which holds the lock, is lost: another command may have
     /// acquired the lock since. Call this before each change on a server.
     pub fn check_lock(&self) -> Result {
-        self.connection
-            .run("SELECT 1")
-            .context(|| "the connection to the map is lost; run the command again".into())?;
-        Ok(())
+        const LOST: &str = "the connection to the map is lost; run the command again";
+        if self.is_lost {
+            fail!("{LOST}");
+        }
+        self.connection.run("SELECT 1").context(|| LOST.into()).map(drop)
+    }
+
+    /// The same, but waits for an answer until this time only. Then the connection is lost.
+    pub fn check_lock_until(&self, until: Instant) -> Result {
+        self.connection.wait_until(Some(until));
+        let checked = self.check_lock();
+        self.connection.wait_until(None);
+        checked
     }
 
     /// If the connection is lost, reconnects and acquires the lock again. Fails if another command
     /// holds it.
     pub fn reconnect(&mut self) -> Result {
-        if self.connection.run("SELECT 1").is_ok() {
+        if self.check_lock().is_ok() {
             return Ok(());
         }
-        let connection = open(&self.conninfo)?;
+        self.is_lost = true;
+        // Ends the earlier session, which can still hold the lock if the server was only slow.
+        self.connection = open(&self.conninfo)?;
         if let Some(shard) = self.locked {
-            acquire(&connection, shard)?;
+            acquire(&self.connection, shard)?;
         }
-        // Only now: a connection of this command always holds the lock.
-        self.connection = connection;
+        self.is_lost = false;
         Ok(())
     }
 

@@ -1,13 +1,13 @@
 -- Locks the schema until the transaction ends, because its owner could otherwise rename it and
 -- create another one. A change of its privileges locks it as well, for a role that is no superuser.
--- Before the other statements that change a schema, which read move.mark. A rename waits for FOR NO
--- KEY UPDATE as well, and that does not wait for FOR KEY SHARE, which functions of the extension use.
+-- Before the other statements that change a schema, which read move.mark. A rename waits for FOR KEY
+-- SHARE, and that does not wait for a GRANT, which any role with USAGE on the schema can leave open.
 DO $do$
 DECLARE
     s name := current_setting('move.schema');
 BEGIN
     IF current_setting('is_superuser')::boolean THEN
-        PERFORM FROM pg_namespace WHERE nspname = s FOR NO KEY UPDATE;
+        PERFORM FROM pg_namespace WHERE nspname = s FOR KEY SHARE;
     ELSIF EXISTS (SELECT FROM pg_namespace WHERE nspname = s) THEN
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO CURRENT_USER', s);
     END IF;

@@ -2,8 +2,8 @@
 //! tests that passwords are not shown.
 
 use crate::moving::{
-    HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, WAITS, fails, fill,
-    kill_after_copy, kill_group, leftovers, lose_slot, move_blocked_after_copy,
+    HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, WAITS, block_after_copy, fails,
+    fill, kill_after_copy, kill_group, leftovers, lose_slot, move_blocked_after_copy,
     move_blocked_before_stop, move_with_stopped_writes, outcome, wait_during,
     while_closing_is_lost,
 };
@@ -687,23 +687,78 @@ fn map_that_was_changed_by_hand_is_noticed_before_writes_are_stopped() {
     servers.command(&["move", "5", "--to", "b"]);
 }
 
-/// A role without a right to change the schema leaves a GRANT of it open, which locks the row of
-/// the schema. The move retries.
+/// The server of the map, which is another one, hangs while writes are stopped.
 #[test]
-fn open_grant_on_the_schema_delays_the_move_only() {
+fn map_that_hangs_does_not_keep_writes_stopped() {
     let servers = Servers::start();
-    let mut a = servers.a.connect();
+    let map = Server::start(&[]);
+    let move_5 = ["move", "5", "--to", "b"];
+    let start = |arguments: &[&str]| {
+        let mut command = servers.b.shards_command(arguments);
+        command.env("INSTAGRAM_ID_MAP", conninfo(&map, "postgres"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let [a, b] = [&servers.a, &servers.b].map(|server| conninfo(server, "postgres"));
+    let setup: [&[&str]; 4] =
+        [&["init"], &["server", "a", &a], &["server", "b", &b], &["place", "a", "5"]];
+    for arguments in setup {
+        outcome(start(arguments)).unwrap();
+    }
+    let mut command = start(&move_5);
+    let mut other = block_after_copy(&servers, &mut command);
+    let mut transaction = servers.a.connect();
+    run(&mut transaction, "BEGIN; UPDATE insta5.counter SET value = 1");
+    run(&mut other, "COMMIT");
+    servers.a.wait_until(WAITS);
+    let pids = "SELECT pid::bigint FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+    let mut pids = column(&mut map.connect(), pids);
+    let postmaster = std::fs::read_to_string(map.path().join("data/postmaster.pid")).unwrap();
+    pids.insert(0, postmaster.lines().next().unwrap().parse().unwrap());
+    let pids: Vec<i32> = pids.into_iter().map(|pid| pid.try_into().unwrap()).collect();
+    pids.iter().for_each(|&pid| map.freeze(pid));
+    run(&mut transaction, "COMMIT");
+    servers.a.wait_until(IS_CLOSED);
+    // The server of the map has to continue before this fails.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let writes = || servers.a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES");
+    while writes().is_err() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(100));
+    }
+    let written = writes();
+    pids.iter().for_each(|&pid| map.thaw(pid));
+    written.expect("writes on the old server");
+    fails(command, "the connection to the map is lost");
+    outcome(start(&move_5)).unwrap();
+}
+
+/// A role without a right to change a schema leaves a GRANT on it open, which locks its row. That
+/// ends no command.
+#[test]
+fn open_grants_on_schemas_end_no_command() {
+    let servers = Servers::start();
     for server in [&servers.a, &servers.b] {
         run(&mut server.connect(), "CREATE ROLE reader LOGIN");
     }
-    run(&mut a, "GRANT USAGE ON SCHEMA insta5 TO reader");
+    run(&mut servers.a.connect(), "GRANT USAGE ON SCHEMA insta5 TO reader");
+    let open = |server: &Server, schema: &str| {
+        let mut reader = server.config("postgres").user("reader").connect(NoTls).unwrap();
+        run(&mut reader, &format!("BEGIN; GRANT USAGE ON SCHEMA {schema} TO reader"));
+        reader
+    };
+    let open_on_both = || [open(&servers.a, "public"), open(&servers.b, "public")];
+    let opened = open_on_both();
+    servers.command(&["check", "5", "--to", "b"]);
+    servers.command(&["plan"]);
+    drop(opened);
+    // The slot of the subscription waits for all open transactions that have written.
     let (command, mut other) = move_blocked_after_copy(&servers, &[]);
-    run(&mut a, "SET ROLE reader; BEGIN; GRANT USAGE ON SCHEMA insta5 TO reader");
+    let _opened = open_on_both();
+    let (mut on_a, _on_b) = (open(&servers.a, "insta5"), open(&servers.b, "insta5"));
     run(&mut other, "COMMIT");
-    // Longer than writes may be stopped.
-    servers.a.wait_until(WAITS);
+    // From 18 on, GRANT also locks the schema as CREATE does, for which the move retries, longer
+    // than writes may be stopped.
     thread::sleep(Duration::from_millis(3500));
-    run(&mut a, "COMMIT");
+    run(&mut on_a, "COMMIT");
     outcome(command).unwrap();
 }
 
