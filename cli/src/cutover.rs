@@ -188,6 +188,11 @@ pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Conn
 fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
     trust::require(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;
     source.compare_definition(&source.connection(), recorded)?;
+    match states(source, Deadline::begin(WAIT)) {
+        // What has the lock is named if writes cannot be stopped.
+        Err(error) if is_timeout(error.sqlstate()) => check_interrupt()?,
+        result => drop(result?),
+    }
     target.transaction(|session| {
         let problem = || target.problem();
         session.run("DO 'BEGIN END'").context(problem)?;
