@@ -309,7 +309,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = format('role %s cannot generate ids from sequence %s', quote_ident(current_user), seq),
             DETAIL = 'In the portable edition, only the owner of schema ids can use sequences directly.',
-            HINT = 'Call the next_id() in the schema of the shard.';
+            HINT = 'Call the next_id() in the schema of the shard. If that fails, call claim_shard() for the shard as that owner.';
     ELSIF caught LIKE '42P01%' THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('mutex of sequence %s is missing', seq),
             DETAIL = 'It was dropped, or the library has taken over.',
@@ -836,7 +836,7 @@ $$;
 
 -- Creates the functions of a shard that are missing, and returns how many.
 CREATE OR REPLACE FUNCTION ids._complete(shard integer, schema regnamespace, sequence regclass, epoch timestamptz, home text) RETURNS integer
-    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' SET standard_conforming_strings = on AS $$
 #variable_conflict use_variable
 DECLARE
     part record;
@@ -1159,7 +1159,9 @@ BEGIN
             WHEN faults <> '{}' THEN 'sequence altered: ' || (SELECT string_agg(lower(left(fault, 1))
                 || substr(regexp_replace(fault, '[.] .*', ''), 2), '; ') FROM unnest(faults) AS fault) END,
         CASE WHEN last >= 1125899906842623 THEN 'end of ids' END,
-        CASE WHEN found.home <> ids._this_database() THEN 'copied from another database' END, altered), '');
+        CASE WHEN found.home <> ids._this_database() THEN 'copied from another database' END,
+        coalesce(altered, (SELECT oid::regprocedure || ' does not run with the rights of its owner'
+                           FROM pg_proc WHERE oid = to_regprocedure(format('%s.next_id()', schema)) AND NOT prosecdef))), '');
 END $$;
 
 CREATE OR REPLACE VIEW ids.id_shards AS

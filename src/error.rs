@@ -863,6 +863,13 @@ errors! {
             owner of the schema."),
         hint("Pass the epoch of the ids in the argument epoch, or use DROP ROUTINE {function}.");
 
+    /// A partition function is called without an epoch, and the default of the key calls a function
+    /// of which it does not know the epoch, in a schema without a shard.
+    EpochOfDefaultUnknown { table: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot determine the epoch of table {table}",
+        detail("The default of its key is neither a call of next_id() alone nor the original."),
+        hint("Pass the epoch of the ids in the argument epoch.");
+
     /// A partition function is called without an epoch, and the default of the table generates ids
     /// of a role that the table does not trust, with another epoch than that of its schema.
     EpochOfDefaultNotTrusted { table: String, function: String, epoch: String, owner: String, role: String } =>

@@ -89,9 +89,9 @@ pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<()
 /// The table and all relations through which a role can insert into it: its partitions, the tables
 /// that inherit from it, and updatable views.
 ///
-/// Any role can create a view of the table. It counts if its owner could insert, too, for all who
-/// insert through it. Until then PostgreSQL is not asked whether it is updatable, for which it
-/// locks the view. For this it also reads all views below. So views on views count only up to
+/// Any role can create a view of the table, and permit all to insert through it. So a view counts if
+/// its owner has the rights of the table's. Until then PostgreSQL is not asked whether it is
+/// updatable, for which it locks the view. For this it also reads all views below. So views on views count only up to
 /// [`DEPTH_MAX`], and a view that also reads a view beside those does not count.
 ///
 /// # Errors
@@ -103,7 +103,7 @@ fn places_of(table: Oid) -> Result<Vec<Oid>, Error> {
              UNION ALL SELECT w.ev_class, true FROM pg_depend AS d JOIN pg_rewrite AS w ON w.oid = d.objid
                  JOIN pg_class AS v ON v.oid = w.ev_class AND v.relkind = 'v'
                  WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
-                 AND d.refobjid = p.place AND has_any_column_privilege(v.relowner, p.place, 'INSERT')
+                 AND d.refobjid = p.place AND pg_has_role(v.relowner, (SELECT relowner FROM pg_class WHERE oid = $3), 'USAGE')
                  AND NOT EXISTS (SELECT FROM pg_depend AS o JOIN pg_class AS beside ON beside.oid = o.refobjid
                      WHERE o.classid = 'pg_rewrite'::regclass AND o.objid = w.oid AND o.refclassid = 'pg_class'::regclass
                      AND beside.relkind = 'v' AND beside.oid NOT IN (p.place, v.oid))) AS next(place, is_view)
@@ -112,7 +112,7 @@ fn places_of(table: Oid) -> Result<Vec<Oid>, Error> {
     let (mut places, mut last) = (vec![table], vec![table]);
     for _ in 0..DEPTH_MAX {
         let next = || {
-            select(query, &[last.clone().into(), places.clone().into()], |row| {
+            select(query, &[last.clone().into(), places.clone().into(), table.into()], |row| {
                 Some((row.get::<Oid>(1)?, row.get::<bool>(2)?))
             })
         };

@@ -24,9 +24,10 @@ use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 
 /// `_shard_states()`: one row for each shard of the database, ordered by number. A part of the view
-/// `id_shards`. The last id is NULL if there is none yet, if the caller lacks SELECT, USAGE and
-/// UPDATE on the sequence and is no member of `pg_read_all_stats`, or if another session has locked
-/// the sequence to alter it; on a standby, while it is altered.
+/// `id_shards`. The last id is NULL if there is none yet, if the sequence belongs to another role
+/// than the definition, if the caller lacks SELECT, USAGE and UPDATE on the sequence and is no
+/// member of `pg_read_all_stats`, or if another session has locked the sequence to alter it; on a
+/// standby, while it is altered.
 #[pg_extern(sql = false)]
 fn shard_states() -> TableIterator<
     'static,
@@ -43,8 +44,11 @@ fn shard_states() -> TableIterator<
     shards.sort_by_key(|definition| (definition.shard.number(), definition.schema.to_u32()));
     TableIterator::new(shards.into_iter().map(|definition| {
         let sequence = definition.sequence;
-        let last_value =
-            tuple_of(sequence.oid).filter(|tuple| tuple.is_called).map(|tuple| tuple.last_value);
+        // Any role that can create functions beside a sequence can define thousands of shards on
+        // it. They do not lock it.
+        let tuple = definition::owns_sequence(&definition).then(|| tuple_of(sequence.oid));
+        let called = tuple.flatten().filter(|tuple| tuple.is_called);
+        let last_value = called.map(|tuple| tuple.last_value);
         let last_value = last_value.filter(|value| (0..=hlc::VALUE_MAX).contains(value));
         (
             definition.shard.number().into(),

@@ -9,7 +9,7 @@ use crate::adopt::key_column;
 use crate::adopt::new_key::adopt_new_key;
 use crate::citus::placement;
 use crate::error::{Error, or_raise};
-use crate::functions::triggers;
+use crate::functions::convert_defaults;
 use crate::pg::catalog;
 use crate::pg::event_trigger;
 use crate::pg::guc;
@@ -87,7 +87,7 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
         Err(cause) => {
             keys.iter().for_each(|name| warn(table, name, shard, &cause));
             if is_distributed {
-                triggers::warn_new_table_kept(table, schema, shard, own_schema, &cause);
+                convert_defaults::warn_new_table_kept(table, schema, shard, own_schema, &cause);
             }
             return;
         }
@@ -98,7 +98,7 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
             warn(table, &name, shard, &cause);
         }
     }
-    if is_distributed && triggers::convert_new_table(table, &definition, own_schema) {
+    if is_distributed && convert_defaults::convert_new_table(table, &definition, own_schema) {
         // Citus distributes the table at the end of this statement. Up to version 14.0 it refuses a
         // table with a trigger without this setting, which therefore lasts until the end of the
         // transaction.

@@ -242,14 +242,23 @@ impl Parent {
     /// # Errors
     ///
     /// Those of [`Parent::epoch_of_default`] and [`Parent::epoch_of_schema`]; or the default
-    /// generates ids of a role that is not trusted, with another epoch than that.
+    /// generates ids of a role that is not trusted, with another epoch than that; or it may generate
+    /// ids in a way that this does not read.
     fn epoch(&self, own_schema: Oid) -> Result<Epoch, Error> {
         let Some(Given { epoch, by }) = self.epoch_of_default(own_schema)? else {
-            return self.epoch_of_schema();
+            return match self.epoch_of_schema()? {
+                Some(epoch) => Ok(epoch),
+                None if partitions::key_calls_other_function(self.oid, own_schema) => {
+                    Err(Error::EpochOfDefaultUnknown { table: names::relation(self.oid) })
+                }
+                None => Ok(Epoch::ORIGINAL),
+            };
         };
         let Some((function, schema, owner)) = by else { return Ok(epoch) };
         let trust = Trust::of_table(&self.relation, schema, false);
-        if trust.accepts(schema, owner) || self.epoch_of_schema()? == epoch {
+        if trust.accepts(schema, owner)
+            || self.epoch_of_schema()?.unwrap_or(Epoch::ORIGINAL) == epoch
+        {
             return Ok(epoch);
         }
         let owner = if trust.accepts_owner(schema, owner) {
@@ -314,13 +323,13 @@ impl Parent {
         Ok(constant.map(|epoch| Given { epoch, by: None }))
     }
 
-    /// The epoch of the shard in whose schema the table is, or the original's. If the shard's
+    /// The epoch of the shard in whose schema the table is, if there is one. If the shard's
     /// definition was dropped, its `epoch()` is still there.
     ///
     /// # Errors
     ///
     /// Shards in the schema have several epochs, or only a role that is not trusted gives an epoch.
-    fn epoch_of_schema(&self) -> Result<Epoch, Error> {
+    fn epoch_of_schema(&self) -> Result<Option<Epoch>, Error> {
         let schema = self.relation.schema;
         let trust = Trust::of_table(&self.relation, schema, false);
         let definitions = definition::in_schema(schema);
@@ -340,8 +349,8 @@ impl Parent {
         }
         let table = || names::relation(self.oid);
         match (epochs.as_slice(), given.iter().find(|(.., epoch)| *epoch != Epoch::ORIGINAL)) {
-            ([epoch], _) => Ok(*epoch),
-            ([], None) => Ok(Epoch::ORIGINAL),
+            ([epoch], _) => Ok(Some(*epoch)),
+            ([], None) => Ok(None),
             ([], Some((function, owner, epoch))) => Err(Error::EpochNotTrusted {
                 table: table(),
                 function: names::function(*function),

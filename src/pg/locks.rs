@@ -60,18 +60,18 @@ pub fn lock_schema(schema: Oid) -> bool {
     }
 }
 
-/// Locks the row of a schema as `SELECT FOR KEY SHARE` does; `None` if there is none. The name is a
-/// key, so a rename waits for this weakest lock.
+/// Locks the row of a schema as `SELECT FOR SHARE` does; `None` if there is none. `FOR KEY SHARE`,
+/// for which a rename would wait, too, does not wait for a GRANT that is in progress: the session
+/// of the GRANT could then rename the newer row.
 ///
 /// PostgreSQL locks whatever is at a position, also if there is no row any more. So the position is
 /// not that of a cache, which may be outdated: it is found under a snapshot, which keeps the row
 /// from being removed, while a lock keeps the catalog from being rewritten.
 fn lock_row_of_schema(schema: Oid) -> Option<pg_sys::TM_Result::Type> {
     let mode = pg_sys::RowShareLock as pg_sys::LOCKMODE;
-    let (key_share, wait) =
-        (pg_sys::LockTupleMode::LockTupleKeyShare, pg_sys::LockWaitPolicy::LockWaitBlock);
-    // Another session may have granted a privilege on the schema, and rename it next.
-    let follow_updates = true;
+    let (share, wait) =
+        (pg_sys::LockTupleMode::LockTupleShare, pg_sys::LockWaitPolicy::LockWaitBlock);
+    let follow_updates = false;
     // SAFETY: a catalog scan, whose key outlives it. The row that it has found stays where it is
     // until the scan has ended. An error ends the scan and releases the snapshot with the
     // transaction.
@@ -89,7 +89,7 @@ fn lock_row_of_schema(schema: Oid) -> Option<pg_sys::TM_Result::Type> {
                 catalog,
                 &mut pg_sys::HeapTupleData { t_self: (*row).t_self, ..Default::default() },
                 pg_sys::GetCurrentCommandId(false),
-                key_share,
+                share,
                 wait,
                 follow_updates,
                 &mut buffer,

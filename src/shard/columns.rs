@@ -181,7 +181,8 @@ pub struct Stored {
 }
 
 /// The columns in the schema of a shard that get its ids by a default or by the trigger function
-/// `next_id_trigger`, and the same columns of the tables that store their rows.
+/// `next_id_trigger`, and the same columns of the tables that store their rows. A partition is left
+/// out if its table is among them.
 pub fn columns_of_shard(definition: &Definition, own_schema: Oid, stored: &Stored) -> Vec<Column> {
     columns_filled_by(defaults_of(definition, own_schema), definition, own_schema, stored)
 }
@@ -199,19 +200,27 @@ fn columns_filled_by(
     stored: &Stored,
 ) -> Vec<Column> {
     let query = format!(
-        "SELECT p.oid, a.attname::text, {IS_BIGINT}
-         FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+        "WITH filled (relation, number) AS (
+             SELECT adrelid, adnum FROM (
+                 SELECT f.* FROM pg_class AS c JOIN pg_attrdef AS f ON f.adrelid = c.oid
+                 WHERE c.relnamespace = $1 OFFSET 0) AS f
+             WHERE {} = ANY ($2)
+             UNION
+             SELECT tgrelid, a.attnum FROM pg_class AS c JOIN pg_trigger ON tgrelid = c.oid
+             JOIN pg_attribute AS a ON a.attrelid = c.oid, convert_to(a.attname::text, getdatabaseencoding()) AS name
+             WHERE c.relnamespace = $1 AND tgfoid = $3
+             AND tgargs = convert_to($4, getdatabaseencoding()) || decode('00', 'hex') || name || decode('00', 'hex')
+         )
+         SELECT p.oid, a.attname::text, {IS_BIGINT}
+         FROM filled JOIN pg_class AS c ON c.oid = relation JOIN pg_attribute AS a ON a.attrelid = relation AND a.attnum = number
          JOIN pg_class AS p ON p.relnamespace = c.relnamespace AND (p.oid = c.oid OR p.relkind = c.relkind AND {})
-         LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
-         WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {}
-         AND a.attnum > 0 AND NOT a.attisdropped AND ({} = ANY ($2) OR EXISTS (
-             SELECT FROM pg_trigger AS t, convert_to(a.attname::text, getdatabaseencoding()) AS name
-             WHERE t.tgrelid = c.oid AND t.tgfoid = $3
-             AND t.tgargs = convert_to($4, getdatabaseencoding()) || decode('00', 'hex') || name || decode('00', 'hex')))
+         WHERE c.relkind IN ('r', 'p') AND {} AND a.attnum > 0 AND NOT a.attisdropped
+         AND NOT EXISTS (SELECT FROM pg_inherits JOIN filled AS above ON above.relation = inhparent
+                         WHERE inhrelid = c.oid AND c.relispartition)
          ORDER BY p.oid, a.attnum",
+        shown_default(definition, own_schema),
         stored.is_of_table,
         stored.is_of_user,
-        shown_default(definition, own_schema)
     );
     let trigger =
         catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);

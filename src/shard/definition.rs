@@ -106,10 +106,15 @@ pub fn check_owner(definition: &Definition) -> Result<(), Error> {
 
 /// The definition of a shard in this schema, for a result that is cached.
 pub fn in_schema_by_number(schema: Oid, shard: Shard) -> Option<Definition> {
+    candidate_in_schema(schema, shard).filter(owns_sequence)
+}
+
+/// The same, if it counts; see [`candidate`].
+pub fn candidate_in_schema(schema: Oid, shard: Shard) -> Option<Definition> {
     invalidation::watch_row(Catalog::Schema, schema);
     invalidation::look_up(Option::is_none, || {
         let function = catalog::function_in(schema, &function_name(shard), &[])?;
-        parse_watching(&function).filter(owns_sequence)
+        parse_watching(&function).filter(counts)
     })
 }
 
@@ -188,14 +193,14 @@ fn watch_schema_of(sequence: Oid) {
     }
 }
 
-/// The shards that a schema defines, ordered by number.
+/// The shards that a schema defines, ordered by number; see [`candidate`].
 pub fn in_schema(schema: Oid) -> Vec<Definition> {
     let mut found = vec![];
     visit_in_schema(
         schema,
         |_| true,
         |function| {
-            if let Some(definition) = read(function) {
+            if let Some(definition) = candidate(function) {
                 push(&mut found, definition);
             }
         },

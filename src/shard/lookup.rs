@@ -1,7 +1,7 @@
 //! From the number of a shard to its sequence.
 
 use crate::error::Error;
-use crate::pg::catalog;
+use crate::pg::catalog::{self, Relation};
 use crate::pg::guc;
 use crate::pg::invalidation::{self, Cached};
 use crate::pg::locks;
@@ -80,16 +80,27 @@ fn find_usable(shard: Shard, role: Oid) -> Result<Definition, Error> {
 /// another schema in it. A partition counts as the table that is its root, because the owner of its
 /// schema need not be trusted by those who use that table. Watches what the result depends on, so
 /// that a caller can cache it.
-pub fn beside(table: Oid, shard: Shard) -> Option<Definition> {
+///
+/// # Errors
+///
+/// The sequence belongs to another role than the definition, as while both get another owner. Its
+/// number does not find another shard then.
+pub fn beside(table: Oid, shard: Shard) -> Result<Option<Definition>, Error> {
+    let found = watched_table(table).and_then(|relation| {
+        let is_trusted = |found: &Definition| {
+            Trust::of_table(&relation, found.schema, false).accepts(found.schema, found.owner)
+        };
+        definition::candidate_in_schema(relation.schema, shard).filter(is_trusted)
+    });
+    found.as_ref().map_or(Ok(()), definition::check_owner)?;
+    Ok(found)
+}
+
+/// The table itself, or the root of a partition. Watches it, and what is between them.
+fn watched_table(table: Oid) -> Option<Relation> {
     invalidation::watch(table);
-    let mut relation = catalog::relation(table)?;
-    if relation.is_partition {
-        relation = catalog::relation(watched_root_of(table)?)?;
-    }
-    let is_trusted = |found: &Definition| {
-        Trust::of_table(&relation, found.schema, false).accepts(found.schema, found.owner)
-    };
-    definition::in_schema_by_number(relation.schema, shard).filter(is_trusted)
+    let relation = catalog::relation(table)?;
+    if relation.is_partition { catalog::relation(watched_root_of(table)?) } else { Some(relation) }
 }
 
 /// The root of a partition. Watches it, and what is between them.

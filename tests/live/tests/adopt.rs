@@ -478,30 +478,44 @@ fn names_do_not_change_while_a_partition_is_attached() {
     assert_eq!(texts(&mut watch, schemas), ["old"]);
 }
 
-/// The row of a schema has a newer version, which is not committed, when it is locked. Its owner
-/// cannot rename the schema then.
+/// The owner of a schema has changed it when it is to be locked, and takes that back and changes it
+/// again while the call waits. Either the call holds the schema then, or it waits on.
 #[test]
-fn schema_with_a_grant_in_progress_keeps_its_name() {
+fn schema_that_its_owner_changes_again_and_again_is_locked() {
     let server = Server::start(&[("fsync", "off")]);
     let [mut client, mut owner, mut watch] = [server.connect(), server.connect(), server.connect()];
-    client
-        .batch_execute(
-            "CREATE EXTENSION instagram_id; CREATE SCHEMA parts;
-             CREATE TABLE parts.t (id bigint) PARTITION BY RANGE (id)",
-        )
-        .unwrap();
-    owner.batch_execute("BEGIN; GRANT USAGE ON SCHEMA parts TO PUBLIC").unwrap();
-    client.batch_execute("BEGIN; SELECT create_id_partitions('parts.t')").unwrap();
-    thread::scope(|scope| {
-        let renaming =
-            scope.spawn(|| owner.batch_execute("ALTER SCHEMA parts RENAME TO old; COMMIT"));
-        server.wait_for("the rename waits", || {
-            assert!(!renaming.is_finished(), "the schema was renamed");
-            one::<i64>(&mut watch, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
+    run(
+        &mut client,
+        "CREATE EXTENSION instagram_id; CREATE SCHEMA parts;
+         CREATE TABLE parts.t (id bigint) PARTITION BY RANGE (id)",
+    );
+    let grant = "BEGIN; GRANT USAGE ON SCHEMA parts TO PUBLIC";
+    for and_then in ["", "; ALTER SCHEMA parts RENAME TO other"] {
+        run(&mut owner, &format!("{grant}{and_then}"));
+        let (client, owner) = (&mut client, &mut owner);
+        thread::scope(|scope| {
+            let calling = scope.spawn(move || {
+                run(client, "BEGIN; SELECT create_id_partitions('parts.t')");
+                client
+            });
+            let waits = "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted";
+            server.wait_for("the call waits", || one(&mut watch, waits));
+            let again = scope.spawn(move || {
+                run(owner, &format!("ROLLBACK; {grant}"));
+                owner
+            });
+            server.wait_for("an end", || calling.is_finished() || again.is_finished());
+            thread::sleep(Duration::from_millis(300));
+            if again.is_finished() {
+                assert!(!calling.is_finished(), "nothing keeps the owner from a rename");
+                run(again.join().unwrap(), "ROLLBACK");
+                run(calling.join().unwrap(), "ROLLBACK");
+            } else {
+                run(calling.join().unwrap(), "ROLLBACK");
+                run(again.join().unwrap(), "ROLLBACK");
+            }
         });
-        client.batch_execute("COMMIT").unwrap();
-        renaming.join().unwrap().unwrap();
-    });
+    }
 }
 
 /// Two sessions of a role that can read a table keep partitions from being dropped. The waits of
@@ -954,6 +968,27 @@ fn event_trigger_of_the_page_ignores_shards_of_other_roles() {
     run(&mut client, &format!("SET ROLE app; {replace}; RESET ROLE; {replace}"));
 }
 
+/// It also refuses one that replaces an adopted function beside the shard of another role.
+#[test]
+fn event_trigger_of_the_page_keeps_a_function_beside_a_shard_of_another_role() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    let photo_id = original_function("insta6", 6, ORIGINAL_EPOCH_MS)
+        .replace("next_id(", "photo_id(")
+        .replace("table_id_seq", "photo_seq");
+    run(
+        &mut client,
+        &format!(
+            "CREATE EXTENSION instagram_id; CREATE ROLE tenant; GRANT CREATE ON DATABASE postgres TO tenant;
+             SET ROLE tenant; SELECT create_shard(6); RESET ROLE; CREATE SEQUENCE insta6.photo_seq; {photo_id}
+             SELECT adopt_shard(6, function => 'insta6.photo_id()'); {}",
+            keep_shards()
+        ),
+    );
+    let (state, message, _) = error_of(&mut client, &photo_id);
+    assert_eq!(state, "P0001", "{message}");
+}
+
 /// The statement of the page that takes the place of a migration.
 fn migration() -> &'static str {
     let page = include_str!("../../../docs/use/adopting.md");
@@ -1035,10 +1070,10 @@ fn locked_table_is_named() {
     run(&mut owner, "SELECT adopt_shard(7)");
 }
 
-/// A role with INSERT on a table creates thousands of views, each on the one before. A view of a
-/// few is followed to the role that can insert through it.
+/// A role with INSERT on a table creates thousands of views, each on the one before, and permits all
+/// to insert through one. Nobody is asked to grant anything because of that.
 #[test]
-fn views_on_views_do_not_delay_an_adoption() {
+fn views_of_others_do_not_delay_an_adoption() {
     let server = Server::start(&[("fsync", "off"), ("max_locks_per_transaction", "1000")]);
     let mut owner = server.connect();
     setup(&mut owner);
@@ -1047,16 +1082,18 @@ fn views_on_views_do_not_delay_an_adoption() {
         "CREATE TABLE keys (id bigserial PRIMARY KEY); CREATE ROLE mallory; CREATE ROLE app;
          GRANT INSERT, SELECT ON keys TO mallory; CREATE SCHEMA mal AUTHORIZATION mallory;
          GRANT USAGE ON SCHEMA insta5 TO mallory; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO mallory;
-         SET ROLE mallory; CREATE VIEW mal.v0 AS SELECT * FROM keys;
+         SET ROLE mallory; CREATE VIEW mal.v0 AS SELECT * FROM keys; GRANT INSERT ON mal.v0 TO PUBLIC;
          DO $$ BEGIN FOR n IN 1..3000 LOOP
              EXECUTE format('CREATE VIEW mal.v%s AS SELECT * FROM mal.v%s', n, n - 1);
          END LOOP; END $$;
-         RESET ROLE; GRANT INSERT ON mal.v9 TO app; SET statement_timeout = '10s'",
+         RESET ROLE; CREATE VIEW own AS SELECT * FROM keys; CREATE VIEW above AS SELECT * FROM own;
+         GRANT INSERT ON above TO app; SET statement_timeout = '10s'",
     );
-    let (state, message, _) = error_of(&mut owner, "SELECT adopt_table(5, 'keys')");
+    // A view of the table's owner counts.
+    let (state, message, hint) = error_of(&mut owner, "SELECT adopt_table(5, 'keys')");
     assert_eq!(state, "42501", "{message}");
-    assert!(message.contains("app"), "{message}");
-    run(&mut owner, "REVOKE INSERT ON mal.v9 FROM app; SELECT adopt_table(5, 'keys')");
+    assert!(message.contains("app") && !hint.contains("PUBLIC"), "{message} {hint}");
+    run(&mut owner, "REVOKE INSERT ON above FROM app; SELECT adopt_table(5, 'keys')");
 }
 
 /// A role with CREATE on the schema has so many tables that the server has not enough locks for
@@ -1121,23 +1158,19 @@ fn adoption_that_reads_functions_can_be_cancelled() {
         let result = owner.batch_execute(adoption);
         (began.elapsed(), result.err().map(|error| error.code().unwrap().code().to_owned()))
     };
-    // In turn, and the least of each, because other work on the machine comes and goes.
-    let (mut whole, mut ended) = (Duration::MAX, Duration::MAX);
-    for _ in 0..5 {
-        let (time, error) = timed(Duration::ZERO);
+    // Several times, because other work on the machine comes and goes.
+    let mut tries = vec![];
+    for _ in 0..10 {
+        let (whole, error) = timed(Duration::ZERO);
         assert_eq!(error, None);
-        whole = whole.min(time);
         // After the query that finds the functions.
-        match timed(whole / 2) {
-            (time, None) => whole = whole.min(time),
-            (time, error) => {
-                assert_eq!(error.as_deref(), Some("57014"));
-                ended = ended.min(time);
-            }
+        let (ended, error) = timed(whole / 2);
+        if error.is_some_and(|error| error == "57014") && ended < whole * 3 / 4 {
+            return;
         }
+        tries.push((whole, ended));
     }
-    println!("{whole:?}; ended {ended:?}");
-    assert!(ended < whole * 3 / 4);
+    panic!("not cancelled in time: {tries:?}");
 }
 
 /// A role without a privilege has many defaults that name the original. They are not read while

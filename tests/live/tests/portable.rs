@@ -574,6 +574,15 @@ fn hints_can_be_followed() {
     assert_eq!(one::<Option<String>>(&mut installer, reason), None);
     run(&mut installer, again);
     run(&mut connect_as(&server, "writer"), "SELECT insta5.next_id()");
+    // A function with the rights of its callers, as that of a shard from the library.
+    run(&mut installer, "ALTER FUNCTION insta5.next_id() SECURITY INVOKER");
+    let invoker = "insta5.next_id() does not run with the rights of its owner";
+    assert_eq!(one::<String>(&mut installer, reason), invoker);
+    let call = "SELECT insta5.next_id()";
+    let (_, _, hint) = error_of(&mut connect_as(&server, "writer"), call);
+    assert!(hint.contains(" call claim_shard() "), "{hint}");
+    run(&mut installer, "SELECT ids.claim_shard(5)");
+    run(&mut connect_as(&server, "writer"), call);
     run(
         &mut installer,
         "CREATE OR REPLACE FUNCTION insta5.epoch() RETURNS timestamptz LANGUAGE sql IMMUTABLE RETURN now();
@@ -749,12 +758,13 @@ fn names_and_settings_change_nothing() {
         for _ in 0..2 {
             with_old_strings(&mut client);
             run(&mut client, &file);
+            with_old_strings(&mut client); // which the file has set
             run(
                 &mut client,
                 "SET search_path = ids; SET DateStyle = 'SQL, DMY'; SET TimeZone = 'Asia/Kolkata';
                  SELECT create_shard(5, if_not_exists => true), claim_shard(5), next_id(5);
                  SELECT next_ids(5, 3); SET instagram_id.shard = 5; SELECT next_id();
-                 SELECT create_shard(6, '\"quoted\" and ''back\\slash''', if_not_exists => true), next_id(6)",
+                 SELECT create_shard(6, E'\"quoted\" and ''back\\\\slash''', if_not_exists => true), next_id(6)",
             );
             assert_eq!(error_of(&mut client, "SELECT create_shard(5, 'other')").0, "42710");
             let shards = "SELECT count(*) FROM id_shards WHERE can_generate";

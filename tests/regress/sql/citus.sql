@@ -337,7 +337,7 @@ SELECT timing, e.* FROM (VALUES
     (9, 'BEFORE INSERT ON misused', 'INSERT INTO misused DEFAULT VALUES')) AS v(n, timing, statement),
     misuse(timing, '''500'', ''id''', statement) AS e ORDER BY n;
 SELECT arguments, e.* FROM (VALUES
-    (1, ''), (2, '''500'''), (3, '''500'', ''id'', ''id'''), (4, '''id'', ''500'''), (5, ''''', ''id'''), (6, '''8192'', ''id'''), (7, '''-1'', ''id'''), (8, '''5e2'', ''id'''),
+    (1, ''), (2, '''500'''), (3, '''500'', ''id'', ''id'''), (4, '''id'', ''500'''), (5, ''''', ''id'''), (6, '''8192'', ''id'''), (7, '''-1'', ''id'''), (8, '''5e2'', ''id'''), (21, '''0500'', ''id'''),
     (9, '500, id'), (17, '''500'', ''small'''), (18, '''500'', ''tiny'''), (19, '''500'', ''of_domain'''), (20, '''500'', ''........pg.dropped.1........'''), (10, '''500'', ''nowhere'''), (11, '''500'', ''ID'''), (12, '''500'', '''''), (13, '''500'', ''ctid'''), (14, '''500'', ''name'''), (15, '''500'', ''number'''),
     (16, '''502'', ''id''')) AS v(n, arguments),
     misuse('BEFORE INSERT ON misused FOR EACH ROW', arguments, 'INSERT INTO misused DEFAULT VALUES') AS e ORDER BY n;

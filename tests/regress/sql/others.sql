@@ -138,16 +138,19 @@ BEGIN;
 SET LOCAL ROLE regress_id_app;
 SELECT adopted FROM adopt_table(9, 'apart.serials');
 ROLLBACK;
--- If it can insert, all who can insert into the view can, too.
+-- Even if it can insert, and permits all to do so through its view. A view of the table's owner counts.
 GRANT INSERT ON apart.serials TO regress_id_evil;
 SET ROLE regress_id_app;
+SELECT adopted FROM adopt_table(9, 'apart.serials', dry_run => true);
+CREATE VIEW apart.serials_too AS SELECT * FROM apart.serials;
+GRANT INSERT ON apart.serials_too TO PUBLIC;
 BEGIN;
 SELECT state, message, hint FROM raises('SELECT adopt_table(9, ''apart.serials'')');
 -- The view is locked only while PostgreSQL is asked whether it is updatable: there could be as many as the server has locks.
 GRANT USAGE ON SCHEMA insta9 TO PUBLIC;
 GRANT USAGE ON SEQUENCE insta9.table_id_seq TO PUBLIC;
 SELECT adopted FROM adopt_table(9, 'apart.serials', dry_run => true);
-SELECT count(*) FROM pg_locks JOIN pg_class AS c ON c.oid = relation WHERE relname = 'serials' AND relkind = 'v';
+SELECT count(*) FROM pg_locks JOIN pg_class AS c ON c.oid = relation WHERE relname LIKE 'serials%' AND relkind = 'v';
 ROLLBACK;
 RESET ROLE;
 DROP VIEW evil.serials;
@@ -365,6 +368,26 @@ SELECT * FROM convert_defaults_to_triggers(7);
 SELECT tgname FROM pg_trigger WHERE tgrelid = 'insta7.photos'::regclass ORDER BY tgname;
 INSERT INTO insta7.photos DEFAULT VALUES;
 SELECT id_shard(id) FROM insta7.photos;
+-- A trigger that had no effect beside the default does not get one.
+CREATE TABLE insta7.taken (id bigint DEFAULT insta7.next_id());
+GRANT TRIGGER ON insta7.taken TO regress_id_evil;
+SET ROLE regress_id_evil;
+CREATE TRIGGER "0" BEFORE INSERT ON insta7.taken FOR EACH ROW WHEN (NEW.id IS NULL) EXECUTE FUNCTION next_id_trigger('9', 'id');
+RESET ROLE;
+SELECT * FROM convert_defaults_to_triggers(7);
+DROP TRIGGER "0" ON insta7.taken;
+SELECT * FROM convert_defaults_to_triggers(7);
+-- While the sequence has another owner, the trigger does not take ids of a shard of a superuser with the same number.
+CREATE SCHEMA rival;
+CREATE SEQUENCE rival.s;
+CREATE FUNCTION rival.shard_7(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
+    BEGIN ATOMIC SELECT 'rival.s'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'::text; END;
+BEGIN;
+ALTER FUNCTION insta7.shard_7() OWNER TO regress_id_app;
+ALTER TABLE insta7.taken OWNER TO regress_id_app;
+SELECT * FROM raises('INSERT INTO insta7.taken DEFAULT VALUES');
+ROLLBACK;
+DROP SCHEMA rival CASCADE;
 SET lock_timeout = '300ms';
 SET ROLE regress_id_evil;
 DO $$ BEGIN

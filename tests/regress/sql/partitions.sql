@@ -434,7 +434,7 @@ CREATE TRIGGER stamp BEFORE INSERT ON rich FOR EACH ROW EXECUTE FUNCTION stamp()
 ALTER TABLE rich ENABLE ROW LEVEL SECURITY;
 CREATE POLICY all_of_it ON rich USING (true);
 CREATE TABLE rich_by_postgres PARTITION OF rich FOR VALUES FROM (0) TO (1000);
-SELECT count(*) > 3 AS many FROM create_id_partitions('rich', 'month', 1, '2025-01-01+00');
+SELECT count(*) > 3 AS many FROM create_id_partitions('rich', 'month', 1, '2025-01-01+00', epoch => '2011-08-24 21:07:01.721+00');
 -- They equal the partitions that PostgreSQL creates.
 CREATE FUNCTION looks(t regclass) RETURNS TABLE (kind text, what text) BEGIN ATOMIC
     SELECT 'column', format('%s %s %s %s %s %s %s %s %s', attname, format_type(atttypid, atttypmod), attnotnull, attidentity, attgenerated, attstorage, attcompression,
@@ -599,6 +599,18 @@ CREATE TABLE serial_1 PARTITION OF serial FOR VALUES FROM (1) TO (1000);
 CREATE TABLE serial_2 PARTITION OF serial FOR VALUES FROM (1000) TO (2000);
 SELECT count(*) FROM create_id_partitions('serial', 'month', 0);
 SELECT state FROM raises($$SELECT drop_old_id_partitions('serial', now() - interval '2 years')$$);
+-- Nor is an epoch guessed for a default that calls more than next_id(), in a schema without a shard.
+SELECT create_shard(73, epoch => '2026-01-01+00');
+CREATE DOMAIN key_73 AS bigint DEFAULT insta73.next_id();
+CREATE TABLE wrapped (id bigint DEFAULT coalesce(insta73.next_id(), 0)) PARTITION BY RANGE (id);
+CREATE TABLE of_domain (id key_73) PARTITION BY RANGE (id);
+CREATE TABLE by_setting (id bigint DEFAULT next_id()) PARTITION BY RANGE (id);
+SELECT * FROM raises($$SELECT create_id_partitions('wrapped')$$);
+SELECT state FROM raises($$SELECT create_id_partitions('of_domain')$$);
+SELECT count(*) FROM create_id_partitions('by_setting', 'month', 0);
+SELECT count(*) FROM create_id_partitions('wrapped', 'month', 0, epoch => insta73.epoch());
+INSERT INTO wrapped DEFAULT VALUES;
+DROP SCHEMA insta73 CASCADE;
 -- A shard that does not exist gives no epoch.
 ALTER TABLE moved ALTER id SET DEFAULT next_id(71);
 SELECT state, message FROM raises($$SELECT create_id_partitions('moved')$$);
