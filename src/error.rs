@@ -379,7 +379,7 @@ errors! {
         "shard {shard} cannot share a schema with the extension",
         detail("Functions of the extension have names that the shard needs."),
         hint("Use SELECT create_shard({shard}) to create the shard in a schema of its own. Or move the extension to \
-            one, as a superuser, with CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids. Then adopt the PL/pgSQL original with \
+            one, as a superuser, with CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; ALTER EXTENSION instagram_id SET SCHEMA ids. Then adopt the PL/pgSQL original with \
             SELECT * FROM ids.adopt_shard({shard}, {}).", literal(schema));
 
     /// `CREATE EXTENSION` finds a `next_id()` in the schema; the PL/pgSQL original often has this
@@ -387,7 +387,8 @@ errors! {
     NextIdTaken { function: String, schema: String } => ERRCODE_DUPLICATE_FUNCTION,
         "function {function} already exists",
         detail("A function of the extension has this name."),
-        hint("Use a schema of its own for the extension: CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids. If that \
+        hint("Use a schema of its own for the extension: CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; \
+            CREATE EXTENSION instagram_id SCHEMA ids. If that \
             function is the PL/pgSQL original, adopt it then with SELECT * FROM ids.adopt_shard(NULL, {}).", literal(schema));
 
     /// `adopt_table()` finds that functions of the shard were dropped.

@@ -10,7 +10,8 @@ use crate::map::Map;
 use crate::output::Output;
 use crate::rights;
 use crate::server::{
-    CLOSE, LOCK, OPEN, Server, changed_objects, is_timeout, lock_relations, locked, within,
+    CLOSE, LOCK, OPEN, Server, changed_objects, is_passing, is_timeout, lock_relations, locked,
+    within,
 };
 use crate::trust;
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
@@ -267,7 +268,7 @@ fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Dead
                 check_interrupt()?;
                 return Err(deadline.explain(error));
             }
-            Err(error) if is_timeout(error.sqlstate()) && tries < TRIES => tries += 1,
+            Err(error) if is_passing(error.sqlstate()) && tries < TRIES => tries += 1,
             Err(error) => return Err(error),
         }
         Connection::pause(PAUSE);
@@ -297,12 +298,15 @@ fn wait_for_the_rest(source: &Server, deadline: Deadline, target: &Server) -> Re
     Ok(states)
 }
 
-/// Begins the transaction that opens the copy, before writes are stopped. Fails if the definition
-/// of the copy differs from `recorded`, or if roles there are not trusted.
+/// Begins the transaction that opens the copy, before writes are stopped, and locks the schema: the
+/// opening would wait for a GRANT in progress. Fails if the definition of the copy differs from
+/// `recorded`, or if roles there are not trusted.
 fn begin_to_open(target: &Server, recorded: &str) -> Result {
     let session = target.connection();
     session.run("BEGIN").context(|| format!("the shard cannot be opened on {}", target.name))?;
     trust::require(target, &session, rights::NOTHING, rights::NOTHING)?;
+    let lock = concat!("SET LOCAL lock_timeout = '10s';", include_str!("sql/lock_schema.sql"));
+    target.run_in(&session, lock, false, None, "the schema cannot be locked")?;
     target.compare_definition(&session, recorded)
 }
 

@@ -89,10 +89,11 @@ pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<()
 /// The table and all relations through which a role can insert into it: its partitions, the tables
 /// that inherit from it, and updatable views.
 ///
-/// Any role can create a view of the table, and permit all to insert through it. So a view counts if
-/// its owner has the rights of the table's. Until then PostgreSQL is not asked whether it is
-/// updatable, for which it locks the view. For this it also reads all views below. So views on views count only up to
-/// [`DEPTH_MAX`], and a view that also reads a view beside those does not count.
+/// Any role can create a view of the table, and permit all to insert through it. So a view counts
+/// if its owner has the rights of the table's. Until then PostgreSQL is not asked whether it is
+/// updatable, for which it locks the view. For this it also reads all views below. So views on
+/// views count only up to [`DEPTH_MAX`], and a view that also reads a view beside those does not
+/// count.
 ///
 /// # Errors
 ///

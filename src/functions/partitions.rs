@@ -242,8 +242,8 @@ impl Parent {
     /// # Errors
     ///
     /// Those of [`Parent::epoch_of_default`] and [`Parent::epoch_of_schema`]; or the default
-    /// generates ids of a role that is not trusted, with another epoch than that; or it may generate
-    /// ids in a way that this does not read.
+    /// generates ids of a role that is not trusted, with another epoch than that; or it may
+    /// generate ids in a way that this does not read.
     fn epoch(&self, own_schema: Oid) -> Result<Epoch, Error> {
         let Some(Given { epoch, by }) = self.epoch_of_default(own_schema)? else {
             return match self.epoch_of_schema()? {
@@ -389,9 +389,11 @@ impl Parent {
     /// a name that such a role has not committed, PostgreSQL waits.
     fn create_table(&self, range: Range, epoch: Epoch, limit: Deadline) -> Result<Oid, Error> {
         let schema = self.relation.schema;
-        let (table, storage) = (names::relation(self.oid), self.storage());
+        let storage = self.storage();
         let label = partition_label(range, epoch);
         for number in 1.. {
+            // After each wait, because the owner of the schema could have renamed it.
+            let table = names::relation(self.oid);
             let numbered = match number {
                 1 => label.clone(),
                 ..=NUMBERED_MAX => format!("{label}_{number}"),

@@ -8,14 +8,16 @@ use instagram_id_core::hlc::State;
 use pgrx::pg_sys::{self, Oid};
 
 /// The last value of a sequence. `None` if it was never called, or if this role or server cannot
-/// read it. It waits for no session that uses the sequence, and writes nothing.
+/// read it. It waits for no session that uses the sequence, but for one that alters it, and writes
+/// nothing.
 pub fn last_value(sequence: Oid) -> Option<i64> {
     state(sequence).filter(|state| state.is_called).map(|state| state.last_value)
 }
 
-/// The state of a sequence, even if it was never called; `last_value` is then its start value.
+/// The state of a sequence, even if it was never called; `last_value` is then its start value. It
+/// waits for a session that alters the sequence, which could give it another file meanwhile.
 pub fn state(sequence: Oid) -> Option<State> {
-    tuple(sequence).map(state_of)
+    tuple_under(sequence, RowExclusiveLock).map(state_of)
 }
 
 /// The state of a sequence in a tuple.
@@ -23,14 +25,19 @@ pub fn state_of(Tuple { last_value, is_called, .. }: Tuple) -> State {
     State { last_value, is_called }
 }
 
-/// The tuple of a sequence.
+/// The tuple of a sequence, for a caller that must not wait for a session that alters it. At that
+/// moment this can fail.
 pub fn tuple(sequence: Oid) -> Option<Tuple> {
+    tuple_under(sequence, AccessShareLock)
+}
+
+fn tuple_under(sequence: Oid, mode: pg_sys::LOCKMODE) -> Option<Tuple> {
     let reads_all = reads_all_stats();
     // SAFETY: `read` does not panic and owns nothing with a destructor.
     unsafe {
         guarded(|raw| {
-            raw.LockRelationOid(sequence, AccessShareLock);
-            read(raw, sequence, AccessShareLock, reads_all)
+            raw.LockRelationOid(sequence, mode);
+            read(raw, sequence, mode, reads_all)
         })
     }
 }

@@ -1,13 +1,14 @@
 -- Locks the schema until the transaction ends, because its owner could otherwise rename it and
 -- create another one. A change of its privileges locks it as well, for a role that is no superuser.
 -- Before the other statements that change a schema, which read move.mark. A rename waits for FOR KEY
--- SHARE, and that does not wait for a GRANT, which any role with USAGE on the schema can leave open.
+-- SHARE, too, but that does not wait for a GRANT in progress, whose session could then rename the
+-- newer row.
 DO $do$
 DECLARE
     s name := current_setting('move.schema');
 BEGIN
     IF current_setting('is_superuser')::boolean THEN
-        PERFORM FROM pg_namespace WHERE nspname = s FOR KEY SHARE;
+        PERFORM FROM pg_namespace WHERE nspname = s FOR SHARE;
     ELSIF EXISTS (SELECT FROM pg_namespace WHERE nspname = s) THEN
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO CURRENT_USER', s);
     END IF;

@@ -747,7 +747,7 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     let (state, message, hint) = error_of(&mut client, "CREATE EXTENSION instagram_id");
     assert_eq!(state, "42723");
     assert!(message.starts_with("function public.next_id() already exists\n"), "{message}");
-    let way = "CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids";
+    let way = "CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; CREATE EXTENSION instagram_id SCHEMA ids";
     let then = "SELECT * FROM ids.adopt_shard(NULL, 'public')";
     assert!(hint.contains(way) && hint.contains(then), "{hint}");
     let old: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (1) RETURNING id");
@@ -765,7 +765,7 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     client.batch_execute(&original_named("public", "photo_id", "table_id_seq", 5)).unwrap();
     client.batch_execute("CREATE TABLE photos (id bigint DEFAULT photo_id(), n int)").unwrap();
     let old: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (1) RETURNING id");
-    let way = "CREATE SCHEMA ids; ALTER EXTENSION instagram_id SET SCHEMA ids";
+    let way = "CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; ALTER EXTENSION instagram_id SET SCHEMA ids";
     let then = "SELECT * FROM ids.adopt_shard(5, 'public')";
     for call in ["adopt_shard(5, 'public')", "create_shard(5, 'public', if_not_exists => true)"] {
         let (state, message, hint) = error_of(&mut client, &format!("SELECT {call}"));
@@ -1070,8 +1070,8 @@ fn locked_table_is_named() {
     run(&mut owner, "SELECT adopt_shard(7)");
 }
 
-/// A role with INSERT on a table creates thousands of views, each on the one before, and permits all
-/// to insert through one. Nobody is asked to grant anything because of that.
+/// A role with INSERT on a table creates thousands of views, each on the one before, and permits
+/// all to insert through one. Nobody is asked to grant anything because of that.
 #[test]
 fn views_of_others_do_not_delay_an_adoption() {
     let server = Server::start(&[("fsync", "off"), ("max_locks_per_transaction", "1000")]);

@@ -753,10 +753,11 @@ fn open_grants_on_schemas_end_no_command() {
     // The slot of the subscription waits for all open transactions that have written.
     let (command, mut other) = move_blocked_after_copy(&servers, &[]);
     let _opened = open_on_both();
-    let (mut on_a, _on_b) = (open(&servers.a, "insta5"), open(&servers.b, "insta5"));
+    let (mut on_a, mut on_b) = (open(&servers.a, "insta5"), open(&servers.b, "insta5"));
     run(&mut other, "COMMIT");
-    // From 18 on, GRANT also locks the schema as CREATE does, for which the move retries, longer
-    // than writes may be stopped.
+    // The move waits for these before it stops writes, longer than they may be stopped.
+    thread::sleep(Duration::from_millis(3500));
+    run(&mut on_b, "COMMIT");
     thread::sleep(Duration::from_millis(3500));
     run(&mut on_a, "COMMIT");
     outcome(command).unwrap();
@@ -786,6 +787,51 @@ fn commits_that_are_flushed_late_do_not_delay_a_move() {
         outcome(command).unwrap();
         let took = started.elapsed();
         assert!(took < Duration::from_secs(15), "{took:?}");
+    });
+}
+
+/// A role that may use the schema and its sequence calls GRANT again and again on both servers.
+/// That changes no privilege, but writes the rows of the catalog that the move has to change. After
+/// each command one of the servers accepts writes.
+#[test]
+fn grants_that_change_nothing_keep_no_shard_closed() {
+    let servers = Servers::start();
+    fill(&servers, 100);
+    for server in [&servers.a, &servers.b] {
+        run(&mut server.connect(), "CREATE ROLE app LOGIN");
+    }
+    run(
+        &mut servers.a.connect(),
+        "GRANT USAGE ON SCHEMA insta5 TO app; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app;
+         GRANT SELECT ON insta5.photos TO app",
+    );
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop_at_end = StopAtEnd(stop);
+        for server in [&servers.a, &servers.b] {
+            for object in ["FUNCTION insta5.shard_is_elsewhere()", "SEQUENCE insta5.table_id_seq"] {
+                scope.spawn(move || {
+                    let grant = format!("GRANT ALL ON {object} TO app");
+                    let goes_on = || !stop.load(Ordering::Relaxed);
+                    while goes_on() {
+                        // It may be ended by the command.
+                        if let Ok(mut app) = server.config("postgres").user("app").connect(NoTls) {
+                            let grants = format!("BEGIN; {grant}; SELECT pg_sleep(0.2); COMMIT");
+                            while goes_on() && app.batch_execute(&grants).is_ok() {}
+                        }
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                });
+            }
+        }
+        let tries = (1..=5).find(|n| {
+            let result = servers.run(&["move", "5", "--to", "b"]);
+            println!("{n}: {result:?}");
+            let insert = "INSERT INTO insta5.photos DEFAULT VALUES";
+            run(&mut servers.connect_to_shard(), insert);
+            result.is_ok()
+        });
+        assert!(tries.is_some());
     });
 }
 
