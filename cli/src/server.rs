@@ -93,6 +93,13 @@ pub const OPEN: &str = concat!(
     include_str!("sql/open.sql")
 );
 
+/// Drops the triggers of an open shard, one table at a time.
+const DROP_TRIGGERS: &str = concat!(
+    locked!("sql/lock_rows.sql"),
+    include_str!("sql/limit.sql"),
+    include_str!("sql/drop_triggers.sql")
+);
+
 /// How long a statement waits for a lock before the command ends the sessions that hold it.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -463,7 +470,7 @@ impl Server {
         let mut failures = 0;
         loop {
             check_interrupt()?;
-            let drop = within(time, locked!("sql/drop_triggers.sql"));
+            let drop = within(time, DROP_TRIGGERS);
             match self.run_against_blockers(&drop, false, Some(&watcher), cannot) {
                 Err(error) if is_passing(error.sqlstate()) && failures < 60 => {
                     failures += 1;
