@@ -678,8 +678,9 @@ errors! {
     /// `lock_timeout` if that is shorter, or for half a second while others wait for it.
     SchemaLocked { schema: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain a lock on schema {schema}",
-        detail("Another transaction has renamed, changed or dropped it, and is still open. The schema belongs to role {owner}."),
-        hint("Try again when it has ended; it is listed in pg_locks.");
+        detail("Another transaction has renamed or dropped it, or granted a privilege on it, and is still open. Its owner, role {owner}, \
+            can rename it; each role that may use it can call GRANT."),
+        hint("Try again when it has ended. While this waits, pg_blocking_pids() returns its process.");
 
     /// While a partition function changed a table whose owner lacks the rights of the caller, it
     /// took longer than 10 seconds and 0.1 seconds for each partition. A shorter `lock_timeout`

@@ -356,7 +356,12 @@ impl Server {
         loop {
             let open = within(limit.saturating_sub(began.elapsed()), OPEN);
             match self.run_against_blockers(&open, true, None, "writes cannot continue") {
-                Err(error) if error.sqlstate() == WRITTEN_TWICE && began.elapsed() < limit => {}
+                Err(error)
+                    if [WRITTEN_TWICE, "40P01"].contains(&error.sqlstate())
+                        && began.elapsed() < limit =>
+                {
+                    Connection::pause(Duration::from_millis(20));
+                }
                 result => return Ok(result?.1),
             }
         }

@@ -100,7 +100,7 @@ impl Adoption {
         }
         // A sequence that was closed for a move must not be opened here, even if its value was set
         // back since. No counter has a MAXVALUE as great as an id's state.
-        let query = "SELECT seqmax FROM pg_sequence WHERE seqrelid = $1";
+        let query = "SELECT seqmax FROM pg_sequence WHERE seqrelid = $1 AND NOT seqcycle";
         let max = select(query, &[existing.sequence.oid.into()], |row| row.get::<i64>(1));
         let ends =
             |max| read::state(existing.sequence.oid).is_some_and(|state| ends_at(max, state));

@@ -199,8 +199,8 @@ struct Candidate {
     has_rule: bool,
     /// Whether the default calls a function that is SECURITY DEFINER.
     has_rights_of_definer: bool,
-    /// A trigger of the table, or of one below it, that generates ids for the column as soon as it
-    /// has no default. Any role with TRIGGER can create one, with another shard.
+    /// A trigger of the table, or of one below it, that generates ids of another shard for the
+    /// column as soon as it has no default. Any role with TRIGGER can create one.
     trigger: Option<String>,
 }
 
@@ -229,7 +229,9 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
              c.relhassubclass AND c.relkind = 'r',
              EXISTS (SELECT FROM ({tree}) AS t JOIN pg_rewrite ON ev_class = t.relid WHERE ev_type = '3'), {by_definer},
              (SELECT min(tgname::text COLLATE \"C\") FROM ({tree}) AS t JOIN pg_trigger ON tgrelid = t.relid WHERE tgfoid = $4
-              AND position(decode('00', 'hex') || convert_to(a.attname::text, getdatabaseencoding()) || decode('00', 'hex') IN tgargs) > 0)
+              AND position(decode('00', 'hex') || convert_to(a.attname::text, getdatabaseencoding()) || decode('00', 'hex') IN tgargs) > 0
+              AND tgargs <> convert_to($5, getdatabaseencoding()) || decode('00', 'hex')
+                  || convert_to(a.attname::text, getdatabaseencoding()) || decode('00', 'hex'))
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
@@ -238,7 +240,9 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
     );
     let trigger =
         catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
-    let arguments = [definition.schema.into(), defaults.into(), table.into(), trigger.into()];
+    let number = definition.shard.number().to_string();
+    let arguments =
+        [definition.schema.into(), defaults.into(), table.into(), trigger.into(), number.into()];
     select(&query, &arguments, |row| {
         let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
         Some(Candidate {

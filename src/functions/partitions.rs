@@ -206,13 +206,18 @@ impl Parent {
     /// Locks the table until it is unlocked or the transaction ends. Any role that can use the
     /// schema can hold a lock, and tables that the caller's transaction has locked before wait.
     fn lock(oid: Oid, mode: u32) -> Result<Parent, Error> {
-        check_owner(oid)?;
+        // The schema first, as a transaction does that grants privileges on it and then changes
+        // the table.
+        let schema = check_owner(oid)?.schema;
+        lock_schema(schema)?;
         let lock = || locks::in_time(|| locks::lock_relation(oid, mode));
         let locked = guc::with_lock_limit(lock);
         locked.ok_or_else(|| locks::not_available(oid))?;
-        // Its owner may have changed by now, or it may be gone.
+        // Its owner or its schema may have changed by now, or it may be gone.
         let relation = check_owner(oid)?;
-        lock_schema(relation.schema, mode)?;
+        if relation.schema != schema {
+            return Err(Error::TableChanged(names::relation(oid)));
+        }
         let why_not = match partitions::partition_key(oid) {
             None => "It is not partitioned.",
             Some(key) if !key.is_by_range => "It is partitioned in another way.",
@@ -554,15 +559,9 @@ impl Parent {
     }
 }
 
-/// Keeps the schema's name while the table is locked in this mode. The owner of the schema could
-/// have a transaction open that changes it, which must not stop the table for long.
-fn lock_schema(schema: Oid, mode: u32) -> Result<(), Error> {
-    let lock = || locks::in_time(|| locks::lock_schema(schema));
-    let locked = if mode == pg_sys::AccessExclusiveLock {
-        locks::waiting_briefly(lock)
-    } else {
-        guc::with_lock_limit(lock)
-    };
+/// Keeps the schema's name until the transaction ends.
+fn lock_schema(schema: Oid) -> Result<(), Error> {
+    let locked = guc::with_lock_limit(|| locks::in_time(|| locks::lock_schema(schema)));
     locked.map(drop).ok_or_else(|| Error::SchemaLocked {
         schema: names::schema(schema),
         owner: names::role(catalog::schema_owner(schema).unwrap_or(Oid::INVALID)),

@@ -60,9 +60,9 @@ pub fn lock_schema(schema: Oid) -> bool {
     }
 }
 
-/// Locks the row of a schema as `SELECT FOR SHARE` does; `None` if there is none. `FOR KEY SHARE`,
-/// for which a rename would wait, too, does not wait for a GRANT that is in progress: the session
-/// of the GRANT could then rename the newer row.
+/// Locks the row of a schema as `SELECT FOR SHARE` does; `None` if there is none. While a GRANT is
+/// in progress, `FOR KEY SHARE` can lock the old row only, and the session of the GRANT rename the
+/// new one.
 ///
 /// PostgreSQL locks whatever is at a position, also if there is no row any more. So the position is
 /// not that of a cache, which may be outdated: it is found under a snapshot, which keeps the row

@@ -151,7 +151,7 @@ pub fn shown_default(definition: &Definition, own_schema: Oid) -> String {
     let is_short = catalog::IS_SHORT_DEFAULT;
     let other_node =
         "[{](?!FUNCEXPR |RELABELTYPE |COERCEVIAIO |COERCETODOMAIN |CONST :consttype (23|2205) )";
-    // It has the name of a type, which may have been dropped.
+    // It shows the name of a type, which may have been dropped.
     let explicit_cast = ":(relabel|coerce|coercion)format [01] ";
     let (by_number, sequence) = (pg_sys::INT4OID, pg_sys::REGCLASSOID);
     let generators = [
@@ -216,7 +216,8 @@ fn columns_filled_by(
          JOIN pg_class AS p ON p.relnamespace = c.relnamespace AND (p.oid = c.oid OR p.relkind = c.relkind AND {})
          WHERE c.relkind IN ('r', 'p') AND {} AND a.attnum > 0 AND NOT a.attisdropped
          AND NOT EXISTS (SELECT FROM pg_inherits JOIN filled AS above ON above.relation = inhparent
-                         WHERE inhrelid = c.oid AND c.relispartition)
+                         JOIN pg_attribute AS b ON b.attrelid = inhparent AND b.attnum = above.number
+                         WHERE inhrelid = c.oid AND c.relispartition AND b.attname = a.attname)
          ORDER BY p.oid, a.attnum",
         shown_default(definition, own_schema),
         stored.is_of_table,

@@ -13,7 +13,7 @@ BEGIN
     END CASE;
     -- ALTER SEQUENCE writes a row of pg_class: see lock_rows.sql.
     IF current_setting('is_superuser')::boolean THEN
-        PERFORM FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = s) AND relkind = 'S' FOR NO KEY UPDATE;
+        PERFORM FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = s) AND relkind = 'S' ORDER BY oid FOR NO KEY UPDATE;
     END IF;
     -- This only locks the sequence: it waits for open transactions that have called nextval() or next_id().
     FOR item IN

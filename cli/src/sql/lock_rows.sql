@@ -6,8 +6,8 @@
 DO $do$
 BEGIN
     IF current_setting('is_superuser')::boolean THEN
-        PERFORM FROM pg_class WHERE oid = ANY (coalesce(nullif(current_setting('move.locked', true), ''), '{}')::oid[]) FOR NO KEY UPDATE;
+        PERFORM FROM pg_class WHERE oid = ANY (coalesce(nullif(current_setting('move.locked', true), ''), '{}')::oid[]) ORDER BY oid FOR NO KEY UPDATE;
         PERFORM FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_setting('move.schema'))
-            AND proname IN ('shard_is_elsewhere', 'shard_' || current_setting('move.shard')) FOR NO KEY UPDATE;
+            AND proname IN ('shard_is_elsewhere', 'shard_' || current_setting('move.shard')) ORDER BY oid FOR NO KEY UPDATE;
     END IF;
 END $do$;

@@ -1,8 +1,7 @@
 -- Locks the schema until the transaction ends, because its owner could otherwise rename it and
 -- create another one. A change of its privileges locks it as well, for a role that is no superuser.
--- Before the other statements that change a schema, which read move.mark. A rename waits for FOR KEY
--- SHARE, too, but that does not wait for a GRANT in progress, whose session could then rename the
--- newer row.
+-- Before the other statements that change a schema, which read move.mark. While a GRANT is in
+-- progress, FOR KEY SHARE can lock the old row only, and the session of the GRANT rename the new one.
 DO $do$
 DECLARE
     s name := current_setting('move.schema');
