@@ -1161,7 +1161,7 @@ BEGIN
         CASE WHEN last >= 1125899906842623 THEN 'end of ids' END,
         CASE WHEN found.home <> ids._this_database() THEN 'copied from another database' END,
         coalesce(altered, (SELECT oid::regprocedure || ' does not run with the rights of its owner'
-                           FROM pg_proc WHERE oid = to_regprocedure(format('%s.next_id()', schema)) AND NOT prosecdef))), '');
+                           FROM pg_proc WHERE pronamespace = schema AND proname = 'next_id' AND pronargs = 0 AND NOT prosecdef))), '');
 END $$;
 
 CREATE OR REPLACE VIEW ids.id_shards AS
