@@ -190,7 +190,7 @@ fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
     trust::require(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;
     source.compare_definition(&source.connection(), recorded)?;
     match states(source, Deadline::begin(WAIT)) {
-        // What has the lock is named if writes cannot be stopped.
+        // The error of the closing names the session with the lock.
         Err(error) if is_timeout(error.sqlstate()) => check_interrupt()?,
         result => drop(result?),
     }
@@ -306,7 +306,7 @@ fn begin_to_open(target: &Server, recorded: &str) -> Result {
     session.run("BEGIN").context(|| format!("the shard cannot be opened on {}", target.name))?;
     trust::require(target, &session, rights::NOTHING, rights::NOTHING)?;
     let lock = concat!("SET LOCAL lock_timeout = '10s';", include_str!("sql/lock_schema.sql"));
-    target.run_in(&session, lock, false, None, "the schema cannot be locked")?;
+    target.run_against_blockers(lock, false, None, "the schema cannot be locked")?;
     target.compare_definition(&session, recorded)
 }
 

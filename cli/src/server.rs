@@ -78,13 +78,8 @@ pub const LOCK: &str = concat!(
     include_str!("sql/lock_rows.sql")
 );
 
-/// Closes the shard, after [`LOCK`].
-pub const CLOSE: &str = concat!(
-    lock_relations!(""),
-    include_str!("sql/lock_rows.sql"),
-    include_str!("sql/limit.sql"),
-    include_str!("sql/close.sql")
-);
+/// Closes the shard, after [`LOCK`] in the same transaction.
+pub const CLOSE: &str = concat!(lock_relations!(""), include_str!("sql/close.sql"));
 
 /// Allows writes again.
 pub const OPEN: &str = concat!(

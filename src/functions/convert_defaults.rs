@@ -210,6 +210,7 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
     let is_of_user = placement::is_no_citus_shard();
     let default = columns::shown_default(definition, own_schema);
     let tree = catalog::tree_of("c.oid");
+    let arguments_of_shard = columns::trigger_arguments(definition.shard);
     let next_id = catalog::function_in(definition.schema, "next_id", &[]);
     let by_definer = match next_id.filter(|function| function.is_security_definer) {
         Some(function) => {
@@ -230,8 +231,7 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
              EXISTS (SELECT FROM ({tree}) AS t JOIN pg_rewrite ON ev_class = t.relid WHERE ev_type = '3'), {by_definer},
              (SELECT min(tgname::text COLLATE \"C\") FROM ({tree}) AS t JOIN pg_trigger ON tgrelid = t.relid WHERE tgfoid = $4
               AND position(decode('00', 'hex') || convert_to(a.attname::text, getdatabaseencoding()) || decode('00', 'hex') IN tgargs) > 0
-              AND tgargs <> convert_to($5, getdatabaseencoding()) || decode('00', 'hex')
-                  || convert_to(a.attname::text, getdatabaseencoding()) || decode('00', 'hex'))
+              AND tgargs <> {arguments_of_shard})
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
@@ -240,9 +240,7 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
     );
     let trigger =
         catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
-    let number = definition.shard.number().to_string();
-    let arguments =
-        [definition.schema.into(), defaults.into(), table.into(), trigger.into(), number.into()];
+    let arguments = [definition.schema.into(), defaults.into(), table.into(), trigger.into()];
     select(&query, &arguments, |row| {
         let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
         Some(Candidate {

@@ -172,6 +172,16 @@ pub fn shown_default(definition: &Definition, own_schema: Oid) -> String {
     )
 }
 
+/// The value of `tgargs` for the trigger function `next_id_trigger`, for ids of the shard in a
+/// column `a`, a row of `pg_attribute`.
+pub fn trigger_arguments(shard: Shard) -> String {
+    format!(
+        "convert_to('{}', getdatabaseencoding()) || decode('00', 'hex')
+             || convert_to(a.attname::text, getdatabaseencoding()) || decode('00', 'hex')",
+        shard.number()
+    )
+}
+
 /// Conditions for where the rows of tables are stored, which on a Citus cluster is in other tables.
 pub struct Stored {
     /// On `c`, a row of `pg_class`: whether users know the table.
@@ -207,9 +217,8 @@ fn columns_filled_by(
              WHERE {} = ANY ($2)
              UNION
              SELECT tgrelid, a.attnum FROM pg_class AS c JOIN pg_trigger ON tgrelid = c.oid
-             JOIN pg_attribute AS a ON a.attrelid = c.oid, convert_to(a.attname::text, getdatabaseencoding()) AS name
-             WHERE c.relnamespace = $1 AND tgfoid = $3
-             AND tgargs = convert_to($4, getdatabaseencoding()) || decode('00', 'hex') || name || decode('00', 'hex')
+             JOIN pg_attribute AS a ON a.attrelid = c.oid
+             WHERE c.relnamespace = $1 AND tgfoid = $3 AND tgargs = {}
          )
          SELECT p.oid, a.attname::text, {IS_BIGINT}
          FROM filled JOIN pg_class AS c ON c.oid = relation JOIN pg_attribute AS a ON a.attrelid = relation AND a.attnum = number
@@ -220,13 +229,13 @@ fn columns_filled_by(
                          WHERE inhrelid = c.oid AND c.relispartition AND b.attname = a.attname)
          ORDER BY p.oid, a.attnum",
         shown_default(definition, own_schema),
+        trigger_arguments(definition.shard),
         stored.is_of_table,
         stored.is_of_user,
     );
     let trigger =
         catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
-    let number = definition.shard.number().to_string();
-    let arguments = [definition.schema.into(), defaults.into(), trigger.into(), number.into()];
+    let arguments = [definition.schema.into(), defaults.into(), trigger.into()];
     guc::with(&[guc::ALL_TABLES], || {
         select(&query, &arguments, |row| {
             Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? })

@@ -1,5 +1,6 @@
--- What belongs to an extension in the schema $1, and how this is changed. pg_dump leaves it out, and
--- DROP SCHEMA ... CASCADE drops the extension. Spliced into other queries after own.sql.
+-- The objects of the schema $1 that belong to an extension, each with the statement that changes
+-- this. pg_dump leaves them out, and DROP SCHEMA ... CASCADE drops the extension. Spliced into
+-- other queries after own.sql.
 members (problem) AS (
     SELECT format('extension %I is in schema %I, so a move would leave it behind, and clean would drop it: ', extname, $1::text)
         || format(CASE WHEN extrelocatable THEN 'ALTER EXTENSION %I SET SCHEMA public' ELSE 'DROP EXTENSION %I' END, extname)

@@ -478,8 +478,8 @@ fn names_do_not_change_while_a_partition_is_attached() {
     assert_eq!(texts(&mut watch, schemas), ["old"]);
 }
 
-/// The owner of a schema has changed it when it is to be locked, and takes that back and changes it
-/// again while the call waits. Either the call holds the schema then, or it waits on.
+/// A call waits for the owner of a schema, who has changed it. The owner rolls back and changes it
+/// again. Either the call holds the schema then, or it waits on.
 #[test]
 fn schema_that_its_owner_changes_again_and_again_is_locked() {
     let server = Server::start(&[("fsync", "off")]);
