@@ -42,7 +42,9 @@ impl Adoption {
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
         let above = generator::advance(self.sequence, start)?;
         let statements = self.statements();
-        change_functions(self.parts.shard, &self.function, || {
+        let kept_before = self.kept_before().map(|kept| kept.oid);
+        let changed: Vec<Oid> = kept_before.into_iter().chain([self.function.oid]).collect();
+        change_functions(self.parts.shard, &self.function, &changed, || {
             roles::with_rights_of(self.function.owner, || {
                 statements.iter().for_each(|statement| spi::run(statement));
                 self.revoke_from_others();

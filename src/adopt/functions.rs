@@ -168,7 +168,12 @@ fn unadopt_shard(
         }
         wait()?;
         check_not_used_by_number(&definition, &adopted, own_schema)?;
-        change_functions(shard, &adopted[0].function, || restore(&definition, &adopted))?;
+        let parts = parts_beside(&definition, &adopted);
+        let of_adopted =
+            |one: &Adopted| [Some(one.function.oid), one.kept.as_ref().map(|kept| kept.oid)];
+        let changed: Vec<Oid> =
+            adopted.iter().flat_map(of_adopted).flatten().chain(parts.iter().copied()).collect();
+        change_functions(shard, &adopted[0].function, &changed, || restore(&adopted, &parts))?;
         Ok(Regprocedure(function))
     })
 }
@@ -227,13 +232,13 @@ fn check_not_used_by_number(
     })
 }
 
-/// Drops the functions of the shard, and restores the originals.
-fn restore(definition: &Definition, adopted: &[Adopted]) {
+/// Drops the other functions of the shard, and restores the originals.
+fn restore(adopted: &[Adopted], parts: &[Oid]) {
     let scripts: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
     // Drop the definition first: after that, later statements do not count as changes of a shard.
-    let parts = parts_beside(definition, adopted);
     if !parts.is_empty() {
-        let drop = format!("DROP FUNCTION {}", parts.join(", "));
+        let names: Vec<_> = parts.iter().map(|part| names::function(*part)).collect();
+        let drop = format!("DROP FUNCTION {}", names.join(", "));
         roles::with_rights_of(adopted[0].function.owner, || spi::run(&drop));
     }
     for (one, script) in adopted.iter().zip(&scripts) {
@@ -250,7 +255,7 @@ fn columns_filled_by(adopted: &[Adopted], callers: &Callers) -> Vec<Column> {
 /// The functions of a shard that are not among the adopted ones. Those of other roles were created
 /// since, and stay. All stay if no original has generated ids from the shard's own sequence: then
 /// the shard was there before the adoptions.
-fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<String> {
+fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<Oid> {
     if !adopted.iter().any(|one| one.is_on_own_sequence(definition)) {
         return vec![];
     }
@@ -259,11 +264,7 @@ fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<String> {
             && trust::is_of_shard(function.owner, definition.owner)
     };
     let functions = ddl::functions_in(definition.schema, definition.shard);
-    functions
-        .iter()
-        .filter(|function| is_part(function))
-        .map(|function| names::function(function.oid))
-        .collect()
+    functions.iter().filter(|function| is_part(function)).map(|function| function.oid).collect()
 }
 
 /// The statements that restore an original under its name. If it is already in place again, only

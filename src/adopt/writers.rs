@@ -183,14 +183,20 @@ fn writers_busy(relation: Oid) -> Error {
     Error::WritersBusy { name: names::relation(relation) }
 }
 
-/// Runs `f`, which changes this function and others of the shard while writers are kept out. Each
-/// role with CREATE on the schema can keep one of their names busy as long as it likes.
+/// Runs `f`, which replaces or drops these functions of the shard, and creates others, while writers
+/// are kept out. Each role with CREATE on the schema can keep one of their names busy as long as it
+/// likes.
 pub fn change_functions<T>(
     shard: Shard,
     function: &Function,
+    changed: &[Oid],
     f: impl FnOnce() -> T,
 ) -> Result<T, Error> {
-    locks::waiting_briefly(|| locks::in_time(f)).ok_or_else(|| Error::FunctionsLocked {
+    let locked = || {
+        changed.iter().for_each(|function| locks::lock_row_of_function(*function));
+        f()
+    };
+    locks::waiting_briefly(|| locks::in_time(locked)).ok_or_else(|| Error::FunctionsLocked {
         shard: shard.number(),
         function: names::function(function.oid),
         schema: names::schema(function.schema),

@@ -5,6 +5,7 @@ use crate::error::{Argument, Error};
 use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::Regnamespace;
 use crate::pg::spi;
@@ -150,6 +151,7 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
         let found = lookup::find_to_change(shard, pg_sys::ShareUpdateExclusiveLock)?;
         let found = found.ok_or_else(|| lookup::missing(shard))?;
         check_owner(&found)?;
+        locks::lock_row_of_function(found.function);
         spi::run(&ShardParts::of(&found, own_schema).definition(found.sequence).replace());
         // The statement names the sequence, whose schema can be another one and can be renamed.
         let now =

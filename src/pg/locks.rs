@@ -43,44 +43,66 @@ impl Raw<'_> {
 ///
 /// A statement looks its names up again after each wait for a lock. Without this, the owner of the
 /// schema could give the name to another schema meanwhile, and with it to his own objects.
+///
+/// The row is locked `FOR SHARE`: while a GRANT is in progress, `FOR KEY SHARE` can lock the old
+/// row only, and the session of the GRANT rename the new one.
 pub fn lock_schema(schema: Oid) -> bool {
-    // The owner of the schema can rename it again and again.
     let deadline = Instant::now() + guc::lock_limit();
-    let left = || deadline.saturating_duration_since(Instant::now());
-    guc::with_lock_timeout(left(), || {
-        lock_object(pg_sys::NamespaceRelationId, schema, 0, pg_sys::AccessShareLock);
+    let class = pg_sys::NamespaceRelationId;
+    guc::with_lock_timeout(deadline.saturating_duration_since(Instant::now()), || {
+        lock_object(class, schema, 0, pg_sys::AccessShareLock);
     });
+    lock_row_until(deadline, class, schema, pg_sys::LockTupleMode::LockTupleShare)
+}
+
+/// Locks the row of a function that will be replaced or dropped, until the transaction ends. Each
+/// role that has a privilege on the function can write the row by a GRANT, even one without effect,
+/// and PostgreSQL does not let a statement change a row that was written after it has begun.
+pub fn lock_row_of_function(function: Oid) {
+    let deadline = Instant::now() + guc::lock_limit();
+    let mode = pg_sys::LockTupleMode::LockTupleExclusive;
+    lock_row_until(deadline, pg_sys::ProcedureRelationId, function, mode);
+}
+
+/// Locks an object's row, which others can write again and again. Returns whether it still exists.
+fn lock_row_until(
+    deadline: Instant,
+    class: Oid,
+    object: Oid,
+    mode: pg_sys::LockTupleMode::Type,
+) -> bool {
     loop {
-        match guc::with_lock_timeout(left(), || lock_row_of_schema(schema)) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match guc::with_lock_timeout(left, || lock_row(class, object, mode)) {
             Some(pg_sys::TM_Result::TM_Updated) => continue,
             None | Some(pg_sys::TM_Result::TM_Deleted) => return false,
-            // Locked, or this transaction has created or renamed the schema itself.
+            // Locked, or this transaction has created or changed the object itself.
             Some(_) => return true,
         }
     }
 }
 
-/// Locks the row of a schema as `SELECT FOR SHARE` does; `None` if there is none. While a GRANT is
-/// in progress, `FOR KEY SHARE` can lock the old row only, and the session of the GRANT rename the
-/// new one.
+/// Locks the row of an object in its catalog, as `SELECT FOR ...` does; `None` if there is none.
 ///
 /// PostgreSQL locks whatever is at a position, also if there is no row any more. So the position is
 /// not that of a cache, which may be outdated: it is found under a snapshot, which keeps the row
 /// from being removed, while a lock keeps the catalog from being rewritten.
-fn lock_row_of_schema(schema: Oid) -> Option<pg_sys::TM_Result::Type> {
-    let mode = pg_sys::RowShareLock as pg_sys::LOCKMODE;
-    let (share, wait) =
-        (pg_sys::LockTupleMode::LockTupleShare, pg_sys::LockWaitPolicy::LockWaitBlock);
+fn lock_row(
+    class: Oid,
+    object: Oid,
+    mode: pg_sys::LockTupleMode::Type,
+) -> Option<pg_sys::TM_Result::Type> {
+    let share = pg_sys::RowShareLock as pg_sys::LOCKMODE;
+    let wait = pg_sys::LockWaitPolicy::LockWaitBlock;
     let follow_updates = false;
-    // SAFETY: a catalog scan, whose key outlives it. The row that it has found stays where it is
-    // until the scan has ended. An error ends the scan and releases the snapshot with the
-    // transaction.
+    // SAFETY: a scan of a catalog by the index of its OIDs. The key outlives it. The row that it
+    // has found stays where it is until the scan has ended. An error ends the scan and releases the
+    // snapshot with the transaction.
     unsafe {
-        let catalog = pg_sys::table_open(pg_sys::NamespaceRelationId, mode);
+        let catalog = pg_sys::table_open(class, share);
         let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
-        let mut key =
-            [catalog::oid_key(pg_sys::Anum_pg_namespace_oid as pg_sys::AttrNumber, schema)];
-        let index = Oid::from(pg_sys::NamespaceOidIndexId);
+        let mut key = [catalog::oid_key(pg_sys::get_object_attnum_oid(class), object)];
+        let index = pg_sys::get_object_oid_index(class);
         let scan = pg_sys::systable_beginscan(catalog, index, true, snapshot, 1, key.as_mut_ptr());
         let row = pg_sys::systable_getnext(scan);
         let result = (!row.is_null()).then(|| {
@@ -89,7 +111,7 @@ fn lock_row_of_schema(schema: Oid) -> Option<pg_sys::TM_Result::Type> {
                 catalog,
                 &mut pg_sys::HeapTupleData { t_self: (*row).t_self, ..Default::default() },
                 pg_sys::GetCurrentCommandId(false),
-                share,
+                mode,
                 wait,
                 follow_updates,
                 &mut buffer,
@@ -100,7 +122,7 @@ fn lock_row_of_schema(schema: Oid) -> Option<pg_sys::TM_Result::Type> {
         });
         pg_sys::systable_endscan(scan);
         pg_sys::UnregisterSnapshot(snapshot);
-        pg_sys::table_close(catalog, mode);
+        pg_sys::table_close(catalog, share);
         pg_sys::AcceptInvalidationMessages();
         result
     }

@@ -518,6 +518,43 @@ fn schema_that_its_owner_changes_again_and_again_is_locked() {
     }
 }
 
+/// Two sessions of a role that may call the functions write their rows all the time, by a GRANT
+/// that grants nothing.
+#[test]
+fn grants_that_grant_nothing_do_not_stop_an_adoption() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    run(&mut client, "CREATE EXTENSION instagram_id; CREATE ROLE reader");
+    run(&mut client, &original_of_shard(5));
+    run(&mut client, "GRANT USAGE ON SCHEMA insta5 TO reader");
+    let stop = AtomicBool::new(false);
+    let write = |mut reader: Client| {
+        run(&mut reader, "SET ROLE reader");
+        let names = ["next_id", "original_next_id", "shard_5", "epoch"];
+        let mut written = 0;
+        for name in names.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+            let grant = format!("BEGIN; GRANT EXECUTE ON FUNCTION insta5.{name}() TO reader");
+            let is_written = reader.batch_execute(&grant).is_ok();
+            thread::sleep(Duration::from_millis(5));
+            run(&mut reader, if is_written { "COMMIT" } else { "ROLLBACK" });
+            written += u32::from(is_written);
+        }
+        written
+    };
+    let grants = thread::scope(|scope| {
+        let stop_at_end = StopAtEnd(&stop);
+        let readers = [server.connect(), server.connect()];
+        let writing = readers.map(|reader| scope.spawn(|| write(reader)));
+        for _ in 0..4 {
+            run(&mut client, "SELECT adopt_shard(5, 'insta5')");
+            run(&mut client, "SELECT unadopt_shard(5)");
+        }
+        drop(stop_at_end);
+        writing.into_iter().map(|writer| writer.join().unwrap()).sum::<u32>()
+    });
+    assert!(grants > 20, "{grants}");
+}
+
 /// Two sessions of a role that can read a table keep partitions from being dropped. The waits of
 /// all attempts, in which writers queue, have one limit.
 #[test]
