@@ -86,11 +86,12 @@ impl AdoptionRequest {
                 let (its, by_number) =
                     (names::raw_schema(existing.schema), definition::schema_name(shard));
                 // Any role that can create schemas can create the one with the name of the shard.
-                if catalog::schema_oid(&by_number) == Oid::INVALID || find_original(&its).is_ok() {
-                    its
-                } else {
-                    by_number
-                }
+                let has_candidates = match find_original(&by_number) {
+                    Err(Error::SchemaMissing(_)) => false,
+                    Err(Error::OriginalMissing { reasons, .. }) => !reasons.is_empty(),
+                    _ => true,
+                };
+                if !has_candidates || find_original(&its).is_ok() { its } else { by_number }
             }
             (None, Some(shard), None) => definition::schema_name(shard),
             (None, None, _) => return Err(Error::Null(Argument::Shard)),

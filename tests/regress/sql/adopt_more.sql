@@ -516,6 +516,10 @@ INSERT INTO insta526.photos VALUES (make_id('2022-01-01', 9, 0, '2020-01-01'));
 SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2020-01-01'', dry_run => true)');
 DO $$ BEGIN PERFORM pg_temp.original('insta526', '526'); END $$;
 SELECT shard, epoch FROM adopt_shard(526);
+-- Any role can create the schema with the name of the shard.
+SELECT create_shard(534, 'own534');
+CREATE SCHEMA insta534;
+SELECT state, message FROM raises('SELECT adopt_shard(534)');
 -- A temporary function.
 CREATE FUNCTION pg_temp.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
@@ -525,5 +529,5 @@ END $$;
 SELECT state, regexp_replace(message, 'pg_temp_\d+', 'pg_temp') AS message, detail, hint FROM raises('SELECT adopt_shard(527, function => ''pg_temp.next_id()'', dry_run => true)');
 
 \set VERBOSITY terse
-DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, regress_id_owner CASCADE;
+DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
