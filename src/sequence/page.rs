@@ -26,11 +26,10 @@ pub enum Outcome {
     LookAgain,
 }
 
-/// A sequence's one page, pinned and locked exclusively.
+/// A sequence's one page, pinned and locked exclusively until [`SequencePage::unlock`].
 ///
 /// It has no destructor, because an error leaves by `longjmp`. The abort of the transaction then
 /// releases the page.
-#[derive(Clone, Copy)]
 pub struct SequencePage<'a> {
     raw: Raw<'a>,
     info: &'a SequenceInfo,
@@ -40,8 +39,6 @@ pub struct SequencePage<'a> {
     tuple_len: u32,
 }
 
-/// The methods are unsafe: they must not be called after `unlock`. Until then the page stays
-/// locked.
 impl<'a> SequencePage<'a> {
     /// Pins and locks the page, in the buffer where it last was if it still is there.
     #[inline(always)]
@@ -76,22 +73,26 @@ impl<'a> SequencePage<'a> {
 
     /// Releases the page, and returns its LSN.
     #[inline(always)]
-    pub unsafe fn unlock(self) -> XLogRecPtr {
+    pub fn unlock(self) -> XLogRecPtr {
+        let lsn = self.lsn();
         // SAFETY: locked and pinned by `lock`.
-        unsafe {
-            let lsn = sys::PageGetLSN(self.page);
-            self.raw.UnlockReleaseBuffer(self.buffer);
-            lsn
-        }
+        unsafe { self.raw.UnlockReleaseBuffer(self.buffer) };
+        lsn
+    }
+
+    /// The position of the last WAL record of the page.
+    #[inline(always)]
+    fn lsn(&self) -> XLogRecPtr {
+        // SAFETY: the page is locked.
+        unsafe { sys::PageGetLSN(self.page) }
     }
 
     /// Why a role that lacks UPDATE may not use a sequence that may be the counter of a serial
     /// column: it is one, or a node of a cluster would be the first to take it over from the
     /// others, whose copies may be.
     #[cold]
-    pub unsafe fn refusal_without_update(self, policy: CopyPolicy) -> Option<Refusal> {
-        // SAFETY: the page is locked.
-        let data = unsafe { self.data() };
+    pub fn refusal_without_update(&self, policy: CopyPolicy) -> Option<Refusal> {
+        let data = self.data();
         let Tuple { last_value, is_called, .. } = data;
         if policy.needs_open()
             && data.is_closed(self.info.placement.is_copy())
@@ -113,8 +114,8 @@ impl<'a> SequencePage<'a> {
     ///
     /// `arrived_us` is the clock at the caller's arrival, in microseconds from the epoch.
     #[inline(always)]
-    pub unsafe fn take(
-        self,
+    pub fn take(
+        &self,
         epoch: Epoch,
         policy: CopyPolicy,
         arrived_us: i64,
@@ -122,40 +123,36 @@ impl<'a> SequencePage<'a> {
         waited_on: Option<Wait>,
         cached: &mut CachedSequence,
     ) -> Result<Outcome, Refusal> {
-        // SAFETY: the page is locked.
-        unsafe {
-            let data = self.data();
-            let state = State { last_value: data.last_value, is_called: data.is_called };
-            if !state.is_called {
-                self.check_start(data, policy)?;
-            }
-            let seen = Seen { state, lsn: sys::PageGetLSN(self.page) };
-            let min = self.info.min_value;
-            let (next, clock_us) =
-                hlc::visit(seen, arrived_us, || elapsed_us(self.raw, epoch), want, min, waited_on);
-            let now_ms = clock_us.div_euclid(US_PER_MS);
-            let run = match next {
-                Next::Take(run) => run,
-                Next::Wait { ticks } => return Ok(Outcome::Wait(Wait { seen, clock_us, ticks })),
-                refused => return Err(self.refusal(refused, state.last_value, policy)),
-            };
-            if run.first < min {
-                return Err(Refusal::Unfit(Unfit { min: Some(min), ..Unfit::default() }));
-            }
-            // If a checkpoint begins after the redo point was read, it writes this page, because
-            // the page is dirty.
-            self.raw.MarkBufferDirty(self.buffer);
-            let must_record = !state.is_called || !self.is_covered_by_wal(cached);
-            let plan =
-                hlc::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
-            self.step(run.last(), plan, cached);
-            Ok(Outcome::Taken { run, ahead_ms: hlc::ms_of(run.first) - now_ms })
+        let data = self.data();
+        let state = State { last_value: data.last_value, is_called: data.is_called };
+        if !state.is_called {
+            self.check_start(data, policy)?;
         }
+        let seen = Seen { state, lsn: self.lsn() };
+        let min = self.info.min_value;
+        let (next, clock_us) =
+            hlc::visit(seen, arrived_us, || elapsed_us(self.raw, epoch), want, min, waited_on);
+        let now_ms = clock_us.div_euclid(US_PER_MS);
+        let run = match next {
+            Next::Take(run) => run,
+            Next::Wait { ticks } => return Ok(Outcome::Wait(Wait { seen, clock_us, ticks })),
+            refused => return Err(self.refusal(refused, state.last_value, policy)),
+        };
+        if run.first < min {
+            return Err(Refusal::Unfit(Unfit { min: Some(min), ..Unfit::default() }));
+        }
+        // SAFETY: the page is locked. If a checkpoint begins after the redo point was read, it
+        // writes this page, because the page is dirty.
+        unsafe { self.raw.MarkBufferDirty(self.buffer) };
+        let must_record = !state.is_called || !self.is_covered_by_wal(cached);
+        let plan = hlc::durability(state.last_value, data.log_cnt, run.last(), now_ms, must_record);
+        self.step(run.last(), plan, cached);
+        Ok(Outcome::Taken { run, ahead_ms: hlc::ms_of(run.first) - now_ms })
     }
 
     /// Checks that a sequence which was never called may start, as a copy that is not open may not.
     #[cold]
-    unsafe fn check_start(self, data: Tuple, policy: CopyPolicy) -> Result<(), Refusal> {
+    fn check_start(&self, data: Tuple, policy: CopyPolicy) -> Result<(), Refusal> {
         if policy.needs_open() && data.is_closed(self.info.placement.is_copy()) {
             return Err(Refusal::Closed);
         }
@@ -167,7 +164,7 @@ impl<'a> SequencePage<'a> {
 
     /// The reason why the rule issues no value.
     #[cold]
-    unsafe fn refusal(self, next: Next, last_value: i64, policy: CopyPolicy) -> Refusal {
+    fn refusal(&self, next: Next, last_value: i64, policy: CopyPolicy) -> Refusal {
         match next {
             Next::ClockBeforeEpoch => Refusal::ClockBeforeEpoch,
             Next::ClockPastField => Refusal::ClockPastField,
@@ -181,120 +178,93 @@ impl<'a> SequencePage<'a> {
 
     /// Makes `value` the last value, unless the sequence has already reached it. Returns the last
     /// value after that.
-    pub unsafe fn advance_to(
-        self,
+    pub fn advance_to(
+        &self,
         epoch: Epoch,
         value: i64,
         cached: &mut CachedSequence,
     ) -> Result<i64, Refusal> {
-        // SAFETY: the page is locked.
-        unsafe {
-            let data = self.data();
-            if data.is_closed(self.info.placement.is_copy()) {
-                return Err(Refusal::Closed);
-            }
-            if data.is_called && data.last_value >= value {
-                return Ok(data.last_value);
-            }
-            let now_ms = elapsed_us(self.raw, epoch).div_euclid(US_PER_MS);
-            self.raw.MarkBufferDirty(self.buffer);
-            self.step(value, hlc::durability(data.last_value, 0, value, now_ms, true), cached);
-            Ok(value)
+        let data = self.data();
+        if data.is_closed(self.info.placement.is_copy()) {
+            return Err(Refusal::Closed);
         }
+        if data.is_called && data.last_value >= value {
+            return Ok(data.last_value);
+        }
+        self.step_at_once(epoch, data.last_value, value, cached);
+        Ok(value)
     }
 
     /// See [`crate::sequence::visit::begin_opening`].
-    pub unsafe fn begin_opening(
-        self,
+    pub fn begin_opening(
+        &self,
         attempt: Attempt,
         cached: &mut CachedSequence,
     ) -> Option<CopyState> {
-        // SAFETY: the page is locked.
-        unsafe {
-            let data = self.data();
-            let opening = data.begin_opening(self.info.placement.is_copy(), attempt)?;
-            self.write(opening, cached);
-            Some(data.copy_state())
-        }
+        let data = self.data();
+        let opening = data.begin_opening(self.info.placement.is_copy(), attempt)?;
+        self.write(opening, cached);
+        Some(data.copy_state())
     }
 
     /// See [`crate::sequence::visit::raise_floor`].
-    pub unsafe fn raise_floor(
-        self,
+    pub fn raise_floor(
+        &self,
         taker: Option<LastOwner>,
         attempt: Attempt,
         floor: i64,
         cached: &mut CachedSequence,
     ) -> bool {
-        // SAFETY: the page is locked.
-        unsafe { self.write_and_flush(self.data().raise_floor(taker, attempt, floor), cached) }
+        self.write_and_flush(self.data().raise_floor(taker, attempt, floor), cached)
     }
 
     /// See [`crate::sequence::visit::give_up`].
-    pub unsafe fn give_up(self, unreached: i32, cached: &mut CachedSequence) {
-        // SAFETY: the page is locked.
-        unsafe {
-            if let Some(failed) = self.data().give_up(unreached) {
-                self.write(failed, cached);
-            }
+    pub fn give_up(&self, unreached: i32, cached: &mut CachedSequence) {
+        if let Some(failed) = self.data().give_up(unreached) {
+            self.write(failed, cached);
         }
     }
 
     /// See [`crate::sequence::visit::open`].
-    pub unsafe fn open(self, epoch: Epoch, attempt: Attempt, cached: &mut CachedSequence) -> bool {
-        // SAFETY: the page is locked.
-        unsafe {
-            let data = self.data();
-            let Some(last_value) = data.open(attempt) else { return false };
-            let now_ms = elapsed_us(self.raw, epoch).div_euclid(US_PER_MS);
-            self.raw.MarkBufferDirty(self.buffer);
-            self.step(
-                last_value,
-                hlc::durability(data.last_value, 0, last_value, now_ms, true),
-                cached,
-            );
-            true
-        }
+    pub fn open(&self, epoch: Epoch, attempt: Attempt, cached: &mut CachedSequence) -> bool {
+        let data = self.data();
+        let Some(last_value) = data.open(attempt) else { return false };
+        self.step_at_once(epoch, data.last_value, last_value, cached);
+        true
     }
 
     /// See [`crate::sequence::visit::close`].
-    pub unsafe fn close(self, attempt: Attempt, cached: &mut CachedSequence) -> CopyState {
-        // SAFETY: the page is locked.
-        unsafe {
-            let data = self.data();
-            self.write_and_flush(Some(data.close(attempt)), cached);
-            data.copy_state()
-        }
+    pub fn close(&self, attempt: Attempt, cached: &mut CachedSequence) -> CopyState {
+        let data = self.data();
+        self.write_and_flush(Some(data.close(attempt)), cached);
+        data.copy_state()
     }
 
     /// See [`crate::sequence::visit::record_owner`].
-    pub unsafe fn record_owner(
-        self,
+    pub fn record_owner(
+        &self,
         owner: LastOwner,
         attempt: Attempt,
         floor: i64,
         cached: &mut CachedSequence,
     ) -> bool {
-        // SAFETY: the page is locked.
-        unsafe { self.write_and_flush(self.data().record_owner(owner, attempt, floor), cached) }
+        self.write_and_flush(self.data().record_owner(owner, attempt, floor), cached)
     }
 
     /// Writes a step of the take-over and flushes it, whatever `synchronous_commit` is, because a
     /// crash must not undo it. Returns whether there was something to write.
-    unsafe fn write_and_flush(self, tuple: Option<Tuple>, cached: &mut CachedSequence) -> bool {
-        // SAFETY: the page is locked; after `write` it has the position of the record.
-        unsafe {
-            let Some(tuple) = tuple else { return false };
-            self.write(tuple, cached);
-            if self.info.needs_wal {
-                self.raw.XLogFlush(sys::PageGetLSN(self.page));
-            }
-            true
+    fn write_and_flush(&self, tuple: Option<Tuple>, cached: &mut CachedSequence) -> bool {
+        let Some(tuple) = tuple else { return false };
+        self.write(tuple, cached);
+        if self.info.needs_wal {
+            // SAFETY: `write` has inserted a record, whose position the page has now.
+            unsafe { self.raw.XLogFlush(self.lsn()) };
         }
+        true
     }
 
     /// Replaces the tuple, for example by one that is closed.
-    unsafe fn write(self, tuple: Tuple, cached: &mut CachedSequence) {
+    fn write(&self, tuple: Tuple, cached: &mut CachedSequence) {
         // SAFETY: in the order of `step`.
         unsafe {
             let data = sys::sequence_data(self.tuple);
@@ -318,10 +288,25 @@ impl<'a> SequencePage<'a> {
         }
     }
 
+    /// Makes `new_value` the last value, and logs it whatever was logged before.
+    fn step_at_once(
+        &self,
+        epoch: Epoch,
+        last_value: i64,
+        new_value: i64,
+        cached: &mut CachedSequence,
+    ) {
+        let now_ms = elapsed_us(self.raw, epoch).div_euclid(US_PER_MS);
+        let plan = hlc::durability(last_value, 0, new_value, now_ms, true);
+        // SAFETY: the page is locked.
+        unsafe { self.raw.MarkBufferDirty(self.buffer) };
+        self.step(new_value, plan, cached);
+    }
+
     /// Makes `new_value` the last value: first logs a later value if a WAL record is due, then
     /// changes the page. The buffer must be marked dirty already.
     #[inline(always)]
-    unsafe fn step(self, new_value: i64, plan: hlc::Durability, cached: &mut CachedSequence) {
+    fn step(&self, new_value: i64, plan: hlc::Durability, cached: &mut CachedSequence) {
         // SAFETY: the order is that of nextval_internal. The transaction id is assigned before the
         // critical section, in which an error would be a PANIC; because of the id, the commit waits
         // for the record to be flushed. The buffer is dirty before the record is inserted, because
@@ -352,25 +337,23 @@ impl<'a> SequencePage<'a> {
     }
 
     /// Writes the tuple on the page to WAL.
-    unsafe fn log(self) {
+    fn log(&self) {
         // SAFETY: the page is locked and dirty, in a critical section.
         unsafe {
-            let SequencePage { raw, info, buffer, page, tuple, tuple_len } = self;
+            let SequencePage { raw, info, buffer, page, tuple, tuple_len } = *self;
             raw.log_sequence_tuple(info.locator, buffer, page, tuple, tuple_len);
         }
     }
 
     /// Notes that this transaction has written a record, which its commit makes durable.
-    unsafe fn has_logged(self, cached: &mut CachedSequence) {
-        // SAFETY: reads the page's position and a setting.
-        unsafe {
-            cached.logged_file = sys::file_number(self.info.locator);
-            cached.flushed = Some(transaction::when_committed(sys::PageGetLSN(self.page)));
-        }
+    fn has_logged(&self, cached: &mut CachedSequence) {
+        cached.logged_file = sys::file_number(self.info.locator);
+        // SAFETY: reads a setting.
+        cached.flushed = Some(unsafe { transaction::when_committed(self.lsn()) });
     }
 
     #[inline(always)]
-    unsafe fn data(self) -> Tuple {
+    fn data(&self) -> Tuple {
         // SAFETY: the page is locked, and was found to be a sequence's.
         let data = unsafe { &*sys::sequence_data(self.tuple) };
         Tuple { last_value: data.last_value, log_cnt: data.log_cnt, is_called: data.is_called != 0 }
@@ -382,11 +365,11 @@ impl<'a> SequencePage<'a> {
     /// was created as a copy (a database made from a template, a sequence made logged) has the
     /// `log_cnt` of the original, but no record of its own. So the first value that a backend takes
     /// from a file is always logged.
-    unsafe fn is_covered_by_wal(self, cached: &CachedSequence) -> bool {
+    fn is_covered_by_wal(&self, cached: &CachedSequence) -> bool {
         // SAFETY: the page is locked.
         unsafe {
             cached.logged_file == sys::file_number(self.info.locator)
-                && sys::PageGetLSN(self.page) > self.raw.GetRedoRecPtr()
+                && self.lsn() > self.raw.GetRedoRecPtr()
         }
     }
 }

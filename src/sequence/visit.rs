@@ -106,7 +106,7 @@ fn act_on_page<T: Copy>(
     sequence: Oid,
     policy: CopyPolicy,
     needs_update: bool,
-    act: impl Fn(SequencePage<'_>, &mut CachedSequence) -> Result<T, Refusal>,
+    act: impl Fn(&SequencePage<'_>, &mut CachedSequence) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let visit = |raw: Raw, cached: &mut CachedSequence| {
         // SAFETY: as for `take_guarded`.
@@ -121,7 +121,7 @@ fn act_on_page<T: Copy>(
                 return Err(Refusal::NoRight { update: true });
             }
             let page = SequencePage::lock(raw, sequence, &info, cached)?;
-            let result = act(page, cached);
+            let result = act(&page, cached);
             let lsn = page.unlock();
             make_durable(raw, &info, lsn, cached);
             evict_lookup(raw, sequence, cached);
@@ -137,8 +137,7 @@ fn act_on_page<T: Copy>(
 /// never moves the sequence back, logs WAL ahead of the clock as [`take`] does, and ignores
 /// MINVALUE.
 pub fn advance(sequence: IdSequence, value: i64) -> Result<i64, Refusal> {
-    // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(sequence.oid, CopyPolicy::OwnerWithFloor, true, |page, cached| unsafe {
+    act_on_page(sequence.oid, CopyPolicy::OwnerWithFloor, true, |page, cached| {
         page.advance_to(sequence.epoch, value, cached)
     })
 }
@@ -150,10 +149,7 @@ pub fn begin_opening(
     policy: CopyPolicy,
     attempt: Attempt,
 ) -> Result<Option<CopyState>, Refusal> {
-    // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(sequence.oid, policy, false, |page, cached| unsafe {
-        Ok(page.begin_opening(attempt, cached))
-    })
+    act_on_page(sequence.oid, policy, false, |page, cached| Ok(page.begin_opening(attempt, cached)))
 }
 
 /// Records in a copy that is being opened that the other copies have issued values below `floor`,
@@ -166,8 +162,7 @@ pub fn raise_floor(
     attempt: Attempt,
     floor: i64,
 ) -> Result<bool, Refusal> {
-    // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(sequence.oid, policy, false, |page, cached| unsafe {
+    act_on_page(sequence.oid, policy, false, |page, cached| {
         Ok(page.raise_floor(taker, attempt, floor, cached))
     })
 }
@@ -175,8 +170,7 @@ pub fn raise_floor(
 /// Opens a copy, for values greater than the one that it records. Returns false if another node has
 /// closed it since [`begin_opening`].
 pub fn open(sequence: IdSequence, policy: CopyPolicy, attempt: Attempt) -> Result<bool, Refusal> {
-    // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(sequence.oid, policy, false, |page, cached| unsafe {
+    act_on_page(sequence.oid, policy, false, |page, cached| {
         Ok(page.open(sequence.epoch, attempt, cached))
     })
 }
@@ -184,8 +178,7 @@ pub fn open(sequence: IdSequence, policy: CopyPolicy, attempt: Attempt) -> Resul
 /// Marks an attempt of this node to open a copy as failed, because the node of that group cannot be
 /// reached. Does nothing if another node has closed the copy in the meantime.
 pub fn give_up(sequence: Oid, unreached: i32) -> Result<(), Refusal> {
-    // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(sequence, CopyPolicy::Close, false, |page, cached| unsafe {
+    act_on_page(sequence, CopyPolicy::Close, false, |page, cached| {
         page.give_up(unreached, cached);
         Ok(())
     })
@@ -195,10 +188,7 @@ pub fn give_up(sequence: Oid, unreached: i32) -> Result<(), Refusal> {
 /// of the copy. The recorded last owner stays the same until [`record_owner`]. Requires UPDATE on
 /// the sequence.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {
-    // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(sequence, CopyPolicy::Close, true, |page, cached| unsafe {
-        Ok(page.close(attempt, cached))
-    })
+    act_on_page(sequence, CopyPolicy::Close, true, |page, cached| Ok(page.close(attempt, cached)))
 }
 
 /// Records the node that takes the sequence over, and the value above which it begins, and flushes
@@ -210,8 +200,7 @@ pub fn record_owner(
     attempt: Attempt,
     floor: i64,
 ) -> Result<bool, Refusal> {
-    // SAFETY: inside `guarded`, with the page locked.
-    act_on_page(sequence, CopyPolicy::Close, true, |page, cached| unsafe {
+    act_on_page(sequence, CopyPolicy::Close, true, |page, cached| {
         Ok(page.record_owner(owner, attempt, floor, cached))
     })
 }
