@@ -14,6 +14,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 mod unfit;
+mod why_kept;
 
 pub use argument::Argument;
 use instagram_id_core::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
@@ -24,6 +25,7 @@ use pgrx::pg_sys::Oid;
 pub use report::{listed, or_raise, report_in_one_line, shortened, shown};
 use thiserror::Error;
 pub use unfit::Unfit;
+pub use why_kept::WhyKept;
 
 /// Declares [`Error`] from a table. The message of an entry becomes thiserror's `#[error(…)]`.
 /// `detail(…)` and `hint(…)` contain arguments of `format!`, with the fields in scope; both may be
@@ -416,7 +418,7 @@ errors! {
         hint("Use ALTER SEQUENCE {name}{}.", unfit.clauses());
 
     /// The shard is being moved to another server, or was, and the client uses the old one.
-    Closed { name: String, max: i64 } => ERRCODE_READ_ONLY_SQL_TRANSACTION,
+    ClosedByMove { name: String, max: i64 } => ERRCODE_READ_ONLY_SQL_TRANSACTION,
         "sequence {name} is closed",
         detail("Its MAXVALUE {max} is its last value: its shard is being moved to another server, or has been moved."),
         hint("Generate ids on that server. If no other place generates ids of the shard, open the sequence with \
@@ -1137,9 +1139,9 @@ errors! {
             added again.");
 
     /// WARNING of `convert_defaults_to_triggers()`, which has left out a column.
-    DefaultKept { column: String, why: String } => ERRCODE_WARNING,
+    DefaultKept { column: String, why: WhyKept } => ERRCODE_WARNING,
         "column {column} keeps its default",
-        detail("{}", sentence(why));
+        detail("{why}");
 
     /// WARNING of the event trigger `adopt_new_tables()`, which has left the key of a new table
     /// unchanged.

@@ -130,9 +130,11 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
             untrusted.extend(found.obstacles);
         }
     }
-    let mut owner = String::new();
+    let mut owner = None;
     if is_new && here.is_usable() && untrusted.is_empty() {
-        obstacles.extend(find_schema(source, target, &mut owner)?);
+        let (owner_on_source, in_schema) = find_schema(source, target)?;
+        owner = owner_on_source;
+        obstacles.extend(in_schema);
     }
     obstacles.extend(missing_rights(source, target, &here, &there)?);
     let money = wrong_settings(source, target, &mut obstacles)?;
@@ -141,7 +143,7 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     } else {
         let role = if there.is_superuser { "" } else { &there.role };
         obstacles.extend(obstacles_in_schema(source, target, role, &money)?);
-        if is_new && there.is_usable() && untrusted.is_empty() {
+        if let Some(owner) = owner.filter(|_| there.is_usable()) {
             obstacles.extend(earlier_copies(target, &owner)?);
         }
     }
@@ -400,21 +402,19 @@ fn version_parts(version: &str) -> Vec<u32> {
     version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
-/// Finds the schema of the shard on the source and its owner, and sets the schema for both servers.
-/// Returns obstacles in it.
-fn find_schema(
-    source: &mut Server,
-    target: &mut Server,
-    owner: &mut String,
-) -> Result<Vec<String>> {
+/// Finds the schema of the shard on the source, and sets it for both servers. Returns the owner of
+/// the shard there, if it has one definition, and obstacles in the schema.
+fn find_schema(source: &mut Server, target: &mut Server) -> Result<(Option<String>, Vec<String>)> {
     let (shard, from) = (source.shard(), source.name.clone());
     let found = shards(source, "")?;
-    let ShardRow { schema, owner: of_definition, has_sequence, reason, .. } = match &found[..] {
-        [] => return Ok(vec![format!("server {from} has no shard {shard}, contrary to the map")]),
+    let without_one = |obstacle| Ok((None, vec![obstacle]));
+    let ShardRow { schema, owner, has_sequence, reason, .. } = match &found[..] {
+        [] => {
+            return without_one(format!("server {from} has no shard {shard}, contrary to the map"));
+        }
         [one] => one,
-        several => return Ok(vec![ambiguous(source, several)]),
+        several => return without_one(ambiguous(source, several)),
     };
-    owner.clone_from(of_definition);
     source.set_schema(schema)?;
     target.set_schema(schema)?;
     let mut obstacles = Vec::new();
@@ -439,7 +439,7 @@ fn find_schema(
         }
         SchemaMark::None | SchemaMark::Opened => {}
     }
-    Ok(obstacles)
+    Ok((Some(owner.clone()), obstacles))
 }
 
 /// Says that the extension cannot choose between these definitions.

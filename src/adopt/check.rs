@@ -107,7 +107,9 @@ impl Adoption {
         let is_closed =
             |max: &i64| *max < hlc::VALUE_MAX && (hlc::ms_of(*max) >= FIRST_DAY_MS || ends(*max));
         match max.into_iter().find(is_closed) {
-            Some(max) => Err(Error::Closed { name: names::relation(existing.sequence.oid), max }),
+            Some(max) => {
+                Err(Error::ClosedByMove { name: names::relation(existing.sequence.oid), max })
+            }
             None => Ok(()),
         }
     }

@@ -155,6 +155,7 @@ examples! {
     Oid => Oid::from(16_384), Oid::from(16_384);
     Argument => Argument::Shard, Argument::Epoch;
     Malformed => Malformed::NoDigit('+'), Malformed::Overflow;
+    WhyKept => WhyKept::NotBigint, WhyKept::Fails("out of memory".into());
     Unfit => Unfit { increment: Some(2), ..Default::default() },
         Unfit { not_bigint: true, increment: Some(2), max: Some(9), min: Some(1 << 50), cycle: true };
 }

@@ -3,7 +3,7 @@
 use crate::adopt::writers::{TableLock, lock_out_writers_if_available};
 use crate::arguments;
 use crate::citus::placement::{self, RowPlacement};
-use crate::error::Error;
+use crate::error::{Error, WhyKept};
 use crate::pg::catalog;
 use crate::pg::deadline::Deadline;
 use crate::pg::guc;
@@ -121,7 +121,7 @@ fn convert_group_of_other(
         })
     };
     subtransaction::with_cause(convert).unwrap_or_else(|why| {
-        columns.iter().for_each(|column| warn_conversion_fails(column, &why));
+        columns.iter().for_each(|column| warn_kept(column, WhyKept::Fails(why.clone())));
         vec![]
     })
 }
@@ -136,7 +136,7 @@ fn convert_group(
 ) -> Result<Vec<Candidate>, Error> {
     let columns = group.into_iter().map(|candidate| candidate.column).collect();
     let locked = lock_out_writers_if_available(columns, TableLock::ToAlterOnly, |column, why| {
-        warn_conversion_fails(column, &why.in_one_line());
+        warn_kept(column, WhyKept::Fails(why.in_one_line()));
     })?;
     parts.check_next_id(definition.schema, definition.sequence)?;
     // The function, the defaults and the owners may have changed before we got the locks. A column
@@ -145,28 +145,22 @@ fn convert_group(
     candidates.retain(|one| locked.contains(&one.column) && one.is_convertible());
     let mut converted = vec![];
     for candidate in candidates {
-        let result = if limit.is_some_and(Deadline::is_over) {
-            Err("The tables of other roles take too long. Call the function again.".into())
-        } else {
-            subtransaction::with_cause(|| {
-                candidate.convert_locked(definition.shard, parts.own_schema)
-            })
-        };
-        match result {
+        if limit.is_some_and(Deadline::is_over) {
+            warn_kept(&candidate.column, WhyKept::TimeIsOver);
+            continue;
+        }
+        let convert = || candidate.convert_locked(definition.shard, parts.own_schema);
+        match subtransaction::with_cause(convert) {
             Ok(()) => converted.push(candidate),
-            Err(why) => warn_conversion_fails(&candidate.column, &why),
+            Err(why) => warn_kept(&candidate.column, WhyKept::Fails(why)),
         }
     }
     Ok(converted)
 }
 
-fn warn_conversion_fails(column: &Column, why: &str) {
-    warn_kept(column, &format!("The conversion fails: {why}"));
-}
-
 /// A WARNING: the column keeps its default.
-fn warn_kept(column: &Column, why: &str) {
-    let (column, why) = (column.qualified(), why.to_owned());
+fn warn_kept(column: &Column, why: WhyKept) {
+    let column = column.qualified();
     ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
 }
 
@@ -184,7 +178,8 @@ pub fn convert_new_table(table: Oid, definition: &Definition, own_schema: Oid) -
 pub fn warn_new_table_kept(table: Oid, schema: Oid, shard: Shard, own_schema: Oid, why: &str) {
     let definition = definition::in_schema_by_number(schema, shard);
     let kept = definition.map(|definition| candidates(&definition, own_schema, Some(table)));
-    kept.iter().flatten().for_each(|candidate| warn_conversion_fails(&candidate.column, why));
+    let warn = |candidate: &Candidate| warn_kept(&candidate.column, WhyKept::Fails(why.into()));
+    kept.iter().flatten().for_each(warn);
 }
 
 /// A column whose default generates the ids of a shard.
@@ -266,57 +261,36 @@ impl Candidate {
     }
 
     /// Why the column keeps its default; `None` if a trigger can replace it.
-    fn why_kept(&self) -> Option<String> {
-        let of_other =
-            || (!self.is_of_caller()).then(|| "Its table belongs to another role.".into());
-        self.why_unfit().or_else(of_other)
+    fn why_kept(&self) -> Option<WhyKept> {
+        self.why_unfit().or_else(|| (!self.is_of_caller()).then_some(WhyKept::OfAnother))
     }
 
     /// The same, apart from the rights of the caller.
-    fn why_unfit(&self) -> Option<String> {
+    fn why_unfit(&self) -> Option<WhyKept> {
         if !self.column.is_bigint {
-            return Some("It is not of type bigint.".into());
+            return Some(WhyKept::NotBigint);
         }
         if self.is_partition_key {
-            return Some(
-                "It is a partition key, and the partition is chosen before triggers run.".into(),
-            );
+            return Some(WhyKept::PartitionKey);
         }
         if self.has_rule {
-            return Some(
-                "Its table, or one below it, has a rule for INSERT, which would see NULL instead of an id.".into(),
-            );
+            return Some(WhyKept::Rule);
         }
         if self.has_rights_of_definer {
-            return Some(
-                "Its default is SECURITY DEFINER. The trigger would use the rights of the role that inserts. If all such roles \
-                 have USAGE on the schema and the sequence, use ALTER FUNCTION ... SECURITY INVOKER."
-                    .into(),
-            );
+            return Some(WhyKept::SecurityDefiner);
         }
         if let Some(trigger) = &self.trigger {
-            let trigger = quote_identifier(trigger);
-            return Some(format!("Trigger {trigger} would generate its ids instead. Drop that."));
+            return Some(WhyKept::OtherTrigger(quote_identifier(trigger)));
         }
         if let Some(author) = self.author() {
-            let role = names::role(author);
-            return Some(format!(
-                "The partition key of its table has an expression of role {role}, which this call must not run. Call \
-                 the function in a session of that role."
-            ));
+            return Some(WhyKept::ExpressionOf(names::role(author)));
         }
         if !catalog::has_citus() {
             return None;
         }
         match placement::rows_of(self.column.table).0 {
-            RowPlacement::Replicated => Some(
-                "Several nodes have a copy of each row, and each would generate an id of its own."
-                    .into(),
-            ),
-            RowPlacement::OfTable => Some(
-                "Its table is not placed with the schema. node_next_id() lets each node generate ids of its own."
-                    .into(),
-            ),
+            RowPlacement::Replicated => Some(WhyKept::Replicated),
+            RowPlacement::OfTable => Some(WhyKept::PlacedElsewhere),
             RowPlacement::Local | RowPlacement::OfSchema => None,
         }
     }
@@ -324,8 +298,9 @@ impl Candidate {
     /// Whether a trigger can replace the default; a WARNING says why not.
     fn is_convertible(&self) -> bool {
         let why = self.why_kept();
-        why.iter().for_each(|why| warn_kept(&self.column, why));
-        why.is_none()
+        let is_convertible = why.is_none();
+        why.into_iter().for_each(|why| warn_kept(&self.column, why));
+        is_convertible
     }
 
     /// Whether the caller has the rights of the table's owner, or the table is gone.

@@ -56,7 +56,7 @@ impl Refusal {
             Refusal::NotSequence => Error::NotSequence(name()),
             Refusal::Unfit(unfit) => match unfit.max {
                 Some(max) if is_ended_by_max(unfit, max, read::state(sequence)) => {
-                    Error::Closed { name: name(), max }
+                    Error::ClosedByMove { name: name(), max }
                 }
                 _ => Error::Unfit { name: name(), unfit },
             },
