@@ -121,11 +121,17 @@ pub fn lock_out_writers(
 ) -> Result<(), Error> {
     sequences.iter().for_each(|sequence| locks::lock_schema_of(*sequence));
     locks::lock_all(|attempts| {
-        for Column { table, .. } in columns {
-            lock_table(*table, lock, attempts)?;
+        for column in columns {
+            lock_table(column, lock, attempts)?;
         }
         let mode = lock.mode().0;
-        Ok(sequences.iter().all(|sequence| attempts.lock_at_once(*sequence, mode)))
+        Ok(sequences.iter().all(|sequence| {
+            let is_locked = attempts.lock_at_once(*sequence, mode);
+            if is_locked {
+                attempts.lock_rows(*sequence, None);
+            }
+            is_locked
+        }))
     })?
     .map_err(writers_busy)?;
     lock_on_other_nodes(columns, lock);
@@ -142,7 +148,10 @@ pub fn lock_out_writers_if_available(
 ) -> Result<Vec<Column>, Error> {
     let mut tables: Vec<Oid> = columns.iter().map(|column| column.table).collect();
     tables.dedup();
-    let busy = locks::lock_available(&tables, |table, attempts| lock_table(table, lock, attempts))?;
+    let busy = locks::lock_available(&tables, |table, attempts| {
+        let mut of_table = columns.iter().filter(|column| column.table == table);
+        of_table.try_for_each(|column| lock_table(column, lock, attempts)).map(|()| true)
+    })?;
     columns.retain(|column| {
         let found = busy.iter().find(|(table, _)| *table == column.table);
         found.iter().for_each(|(_, relation)| leave_out(column, writers_busy(*relation)));
@@ -152,22 +161,28 @@ pub fn lock_out_writers_if_available(
     Ok(columns)
 }
 
-/// Within an attempt: takes the lock on a table, and keeps its name.
-fn lock_table(table: Oid, lock: TableLock, attempts: &Attempts) -> Result<bool, Error> {
+/// Within an attempt: takes the lock on the table of a column, and keeps its name. If the column is
+/// to be altered, also locks its rows in the catalogs.
+fn lock_table(column: &Column, lock: TableLock, attempts: &Attempts) -> Result<(), Error> {
+    let table = column.table;
     let (mode, relation) = (lock.mode().0, catalog::relation(table));
     let is_owner =
         relation.is_some_and(|it| catalog::has_rights_of(catalog::current_role(), it.owner));
     if !is_owner && !roles::may_lock(table) {
         return Err(Error::NotTableOwner(names::relation(table)));
     }
-    match lock {
+    let locked = match lock {
         TableLock::ToAlterOnly if relation.is_some_and(|it| !it.is_partitioned) => {
             attempts.lock(table, mode);
+            vec![table]
         }
         _ => attempts.lock_with_children(table, mode),
-    }
+    };
     attempts.wait(table, || locks::lock_schema_of(table));
-    Ok(true)
+    if !matches!(lock, TableLock::AgainstWriters) {
+        locked.iter().for_each(|one| attempts.lock_rows(*one, Some(&column.name)));
+    }
+    Ok(())
 }
 
 /// Citus takes the locks on the other nodes, too.

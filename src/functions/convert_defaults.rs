@@ -7,6 +7,7 @@ use crate::error::{Error, WhyKept};
 use crate::pg::catalog;
 use crate::pg::deadline::Deadline;
 use crate::pg::guc;
+use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
 use crate::pg::roles;
@@ -363,11 +364,13 @@ impl Candidate {
         ];
         // One statement at a time, because Citus sends each to the other nodes as text.
         let run = || statements.iter().for_each(|statement| spi::run(statement));
-        guc::with(&for_citus, || match catalog::relation(self.column.table) {
+        let convert = || match catalog::relation(self.column.table) {
             // PostgreSQL evaluates expressions of the partition key and of those of partitions
             // here. They belong to roles with the rights of the owner.
             Some(table) if table.is_partitioned => roles::with_rights_of(table.owner, run),
             _ => run(),
-        });
+        };
+        // Others wait meanwhile.
+        guc::with(&for_citus, || locks::waiting_briefly(convert));
     }
 }

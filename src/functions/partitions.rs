@@ -107,13 +107,15 @@ fn create_id_partitions(
         let count = missing.len();
         let tables: Vec<(Oid, Range)> = parent
             .within_limit(count, || missing.into_iter().map(create).collect::<Result<_, _>>())??;
+        let lock_row = || locks::in_time(|| locks::lock_rows_of_relation(parent.oid, None));
+        guc::with_lock_limit(lock_row).ok_or_else(|| locks::not_available(parent.oid))?;
         related::lock_all_and_check(parent.oid, Change::Attach)?;
         // Now other sessions wait for this one.
-        parent.within_limit(count, || {
-            locks::waiting_briefly(|| {
-                tables.iter().for_each(|(table, range)| parent.attach(*table, *range));
-            });
+        let attach = || tables.iter().for_each(|(table, range)| parent.attach(*table, *range));
+        let attached = parent.within_limit(count, || {
+            locks::waiting_briefly(|| subtransaction::unless_hindered(attach))
         })?;
+        attached.ok_or_else(|| locks::not_available(parent.oid))?;
         Ok(tables.into_iter().map(|(table, _)| Regclass(table)).collect())
     });
     Ok(SetOfIterator::new(made?))
@@ -181,12 +183,17 @@ fn drop_old_id_partitions(
             let parent = attempts.counting(lock)?;
             // Now all other sessions that use the table wait for this one.
             let over = to_drop(&parent)?;
-            if attempts.attempt(|attempts| parent.lock_to_remove(&over, detach, attempts))? {
-                return parent.within_limit(over.len(), || {
-                    locks::waiting_briefly(|| {
-                        over.iter().map(|it| parent.remove(*it, detach)).collect()
-                    })
-                });
+            let mut removed = vec![];
+            let are_removed = attempts.attempt(|attempts| {
+                parent.lock_to_remove(&over, detach, attempts)?;
+                let remove = |partition: &Oid| {
+                    attempts.waiting_for(*partition, || parent.remove(*partition, detach))
+                };
+                removed = parent.within_limit(over.len(), || over.iter().map(remove).collect())?;
+                Ok(true)
+            })?;
+            if are_removed {
+                return Ok(removed);
             }
             parent.unlock(pg_sys::AccessExclusiveLock);
             attempts.pause().map_err(locks::not_available)?;
@@ -528,7 +535,7 @@ impl Parent {
         partitions: &[Oid],
         detach: bool,
         attempts: &Attempts,
-    ) -> Result<bool, Error> {
+    ) -> Result<(), Error> {
         for partition in partitions {
             attempts.lock(*partition, pg_sys::AccessExclusiveLock);
             attempts.wait(*partition, || locks::lock_schema_of(*partition));
@@ -539,7 +546,7 @@ impl Parent {
                 }
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Drops a partition, or detaches it. Returns its name.

@@ -28,6 +28,13 @@ pub fn relation_oid(name: &str, schema: Oid) -> Oid {
     unsafe { pg_sys::get_relname_relid(name.as_pg_cstr(), schema) }
 }
 
+/// The number of a column of a relation, if it exists.
+pub fn column_number(relation: Oid, name: &str) -> Option<pg_sys::AttrNumber> {
+    // SAFETY: a catalog lookup, and the name is copied to a C string.
+    let number = unsafe { pg_sys::get_attnum(relation, name.as_pg_cstr()) };
+    (number != 0).then_some(number)
+}
+
 /// The query for a table and all tables that inherit from it or are its partitions. `table` is an
 /// expression for its OID. `pg_partition_tree()` would wait for locks on them.
 pub fn tree_of(table: &str) -> String {
@@ -461,10 +468,20 @@ unsafe fn functions_that_need(
 ///
 /// The column is of type oid.
 pub unsafe fn oid_key(column: pg_sys::AttrNumber, value: Oid) -> pg_sys::ScanKeyData {
-    let mut key = pg_sys::ScanKeyData::default();
-    let equal = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
     // SAFETY: the operator compares OIDs.
-    unsafe { pg_sys::ScanKeyInit(&mut key, column, equal, pg_sys::F_OIDEQ.into(), value.into()) };
+    unsafe { key(column, pg_sys::F_OIDEQ, value.into()) }
+}
+
+/// The same for a column whose values this function compares.
+pub unsafe fn key(
+    column: pg_sys::AttrNumber,
+    equal: u32,
+    value: pg_sys::Datum,
+) -> pg_sys::ScanKeyData {
+    let mut key = pg_sys::ScanKeyData::default();
+    let strategy = pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber;
+    // SAFETY: promised by the caller.
+    unsafe { pg_sys::ScanKeyInit(&mut key, column, strategy, equal.into(), value) };
     key
 }
 

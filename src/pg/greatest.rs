@@ -4,10 +4,11 @@
 //! indexes and constraints. That is code of the owner of the table, which could take as long as it
 //! likes while the caller holds locks that other sessions wait for. A scan evaluates nothing.
 
+use crate::pg::catalog;
 use crate::pg::spi::select;
 use crate::pg::sys::{AccessShareLock, NoLock};
 use pgrx::PgList;
-use pgrx::pg_sys::{self, AsPgCStr, AttrNumber, Datum, Oid};
+use pgrx::pg_sys::{self, AttrNumber, Datum, Oid};
 use std::ffi::c_int;
 
 /// A part of the table that cannot be scanned: a foreign table, or one that has changed.
@@ -38,9 +39,8 @@ pub fn greatest_at_most(table: Oid, column: &str, limit: i64) -> Result<Option<i
         }
         // SAFETY: locks a relation, or an OID that has become free.
         unsafe { pg_sys::LockRelationOid(table, AccessShareLock) };
-        // SAFETY: looks up any OID and name.
-        let number = unsafe { pg_sys::get_attnum(table, column.as_pg_cstr()) };
-        // SAFETY: as above. A table that exists under the lock stays, and so does its column.
+        let number = catalog::column_number(table, column).unwrap_or(0);
+        // SAFETY: looks up any OID and number. A table that exists under the lock stays, and so does its column.
         unsafe {
             if number <= 0
                 || pg_sys::getBaseType(pg_sys::get_atttype(table, number)) != pg_sys::INT8OID

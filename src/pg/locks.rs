@@ -52,7 +52,50 @@ pub fn lock_schema(schema: Oid) -> bool {
     guc::with_lock_timeout(deadline.saturating_duration_since(Instant::now()), || {
         lock_object(class, schema, 0, pg_sys::AccessShareLock);
     });
-    lock_row_until(deadline, class, schema, pg_sys::LockTupleMode::LockTupleShare)
+    lock_row_until(deadline, &Row::of(class, schema), pg_sys::LockTupleMode::LockTupleShare)
+}
+
+/// The row of an object in its catalog.
+struct Row {
+    catalog: Oid,
+    index: Oid,
+    /// The column of the index that contains the OID of the object.
+    column: pg_sys::AttrNumber,
+    object: Oid,
+    /// The number of the object's part, if the index has a second column for that.
+    part: Option<pg_sys::AttrNumber>,
+}
+
+impl Row {
+    fn of(catalog: Oid, object: Oid) -> Row {
+        // SAFETY: looks into a constant table, which has an entry for each of the catalogs below.
+        let (index, column) = unsafe {
+            (pg_sys::get_object_oid_index(catalog), pg_sys::get_object_attnum_oid(catalog))
+        };
+        Row { catalog, index, column, object, part: None }
+    }
+
+    fn of_column(relation: Oid, number: pg_sys::AttrNumber) -> Row {
+        Row {
+            catalog: pg_sys::AttributeRelationId,
+            index: pg_sys::AttributeRelidNumIndexId.into(),
+            column: pg_sys::Anum_pg_attribute_attrelid as pg_sys::AttrNumber,
+            object: relation,
+            part: Some(number),
+        }
+    }
+
+    fn keys(&self) -> Vec<pg_sys::ScanKeyData> {
+        // SAFETY: the operators compare OIDs and int2.
+        unsafe {
+            let mut keys = vec![catalog::oid_key(self.column, self.object)];
+            if let Some(part) = self.part {
+                let column = pg_sys::Anum_pg_attribute_attnum as pg_sys::AttrNumber;
+                keys.push(catalog::key(column, pg_sys::F_INT2EQ, part.into()));
+            }
+            keys
+        }
+    }
 }
 
 /// Locks the row of a function that will be replaced or dropped, until the transaction ends. Each
@@ -60,20 +103,25 @@ pub fn lock_schema(schema: Oid) -> bool {
 /// and PostgreSQL does not let a statement change a row that was written after it has begun.
 pub fn lock_row_of_function(function: Oid) {
     let deadline = Instant::now() + guc::lock_limit();
-    let mode = pg_sys::LockTupleMode::LockTupleExclusive;
-    lock_row_until(deadline, pg_sys::ProcedureRelationId, function, mode);
+    let row = Row::of(pg_sys::ProcedureRelationId, function);
+    lock_row_until(deadline, &row, pg_sys::LockTupleMode::LockTupleExclusive);
 }
 
-/// Locks an object's row, which others can write again and again. Returns whether it still exists.
-fn lock_row_until(
-    deadline: Instant,
-    class: Oid,
-    object: Oid,
-    mode: pg_sys::LockTupleMode::Type,
-) -> bool {
+/// The same for the rows of a relation that is altered or dropped, and of one of its columns.
+pub fn lock_rows_of_relation(relation: Oid, column: Option<&str>) {
+    let deadline = Instant::now() + guc::lock_limit();
+    let mode = pg_sys::LockTupleMode::LockTupleExclusive;
+    lock_row_until(deadline, &Row::of(pg_sys::RelationRelationId, relation), mode);
+    if let Some(number) = column.and_then(|name| catalog::column_number(relation, name)) {
+        lock_row_until(deadline, &Row::of_column(relation, number), mode);
+    }
+}
+
+/// Locks a row, which others can write again and again. Returns whether it still exists.
+fn lock_row_until(deadline: Instant, row: &Row, mode: pg_sys::LockTupleMode::Type) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        match guc::with_lock_timeout(left, || lock_row(class, object, mode)) {
+        match guc::with_lock_timeout(left, || lock_row(row, mode)) {
             Some(pg_sys::TM_Result::TM_Updated) => continue,
             None | Some(pg_sys::TM_Result::TM_Deleted) => return false,
             // Locked, or this transaction has created or changed the object itself.
@@ -82,28 +130,24 @@ fn lock_row_until(
     }
 }
 
-/// Locks the row of an object in its catalog, as `SELECT FOR ...` does; `None` if there is none.
+/// Locks a row of a catalog, as `SELECT FOR ...` does; `None` if there is none.
 ///
 /// PostgreSQL locks whatever is at a position, also if there is no row any more. So the position is
 /// not that of a cache, which may be outdated: it is found under a snapshot, which keeps the row
 /// from being removed, while a lock keeps the catalog from being rewritten.
-fn lock_row(
-    class: Oid,
-    object: Oid,
-    mode: pg_sys::LockTupleMode::Type,
-) -> Option<pg_sys::TM_Result::Type> {
+fn lock_row(row: &Row, mode: pg_sys::LockTupleMode::Type) -> Option<pg_sys::TM_Result::Type> {
     let share = pg_sys::RowShareLock as pg_sys::LOCKMODE;
     let wait = pg_sys::LockWaitPolicy::LockWaitBlock;
     let follow_updates = false;
-    // SAFETY: a scan of a catalog by the index of its OIDs. The key outlives it. The row that it
-    // has found stays where it is until the scan has ended. An error ends the scan and releases the
-    // snapshot with the transaction.
+    // SAFETY: a scan of a catalog by an index. The keys outlive it. The row that it has found stays
+    // where it is until the scan has ended. An error ends the scan and releases the snapshot with
+    // the transaction.
     unsafe {
-        let catalog = pg_sys::table_open(class, share);
+        let catalog = pg_sys::table_open(row.catalog, share);
         let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
-        let mut key = [catalog::oid_key(pg_sys::get_object_attnum_oid(class), object)];
-        let index = pg_sys::get_object_oid_index(class);
-        let scan = pg_sys::systable_beginscan(catalog, index, true, snapshot, 1, key.as_mut_ptr());
+        let mut keys = row.keys();
+        let (count, first) = (keys.len() as c_int, keys.as_mut_ptr());
+        let scan = pg_sys::systable_beginscan(catalog, row.index, true, snapshot, count, first);
         let row = pg_sys::systable_getnext(scan);
         let result = (!row.is_null()).then(|| {
             let (mut buffer, mut failure) = (0, pg_sys::TM_FailureData::default());
@@ -229,6 +273,13 @@ impl Attempts {
         Ok(())
     }
 
+    /// Within an attempt: runs `change`, which changes this locked relation. Each of its waits has
+    /// the limit of an attempt.
+    pub fn waiting_for<T>(&self, relation: Oid, change: impl FnOnce() -> T) -> T {
+        self.busy.set(relation);
+        waiting_briefly(change)
+    }
+
     /// Within an attempt: waits in `lock` for a lock on this relation, or one that goes with it.
     pub fn wait(&self, relation: Oid, lock: impl FnOnce()) {
         self.busy.set(relation);
@@ -242,8 +293,15 @@ impl Attempts {
         self.wait(relation, || lock_relation(relation, mode));
     }
 
+    /// Within an attempt: locks the rows of a locked relation and of one of its columns, before
+    /// they are altered.
+    pub fn lock_rows(&self, relation: Oid, column: Option<&str>) {
+        self.wait(relation, || lock_rows_of_relation(relation, column));
+    }
+
     /// Within an attempt: locks a table, and all tables that inherit from it or are its partitions.
-    pub fn lock_with_children(&self, table: Oid, mode: u32) {
+    /// Returns them.
+    pub fn lock_with_children(&self, table: Oid, mode: u32) -> Vec<Oid> {
         self.lock(table, mode);
         let mut locked = vec![table];
         let query = catalog::tree_of("$1");
@@ -252,7 +310,7 @@ impl Attempts {
             let mut found = select(&query, &[table.into()], |row| row.get::<Oid>(1));
             found.retain(|one| !locked.contains(one));
             if found.is_empty() {
-                return;
+                return locked;
             }
             found.iter().for_each(|one| self.lock(*one, mode));
             locked.append(&mut found);

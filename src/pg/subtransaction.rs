@@ -10,17 +10,29 @@ use pgrx::pg_sys::panic::{CaughtError, ErrorReportWithLevel};
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 
 /// Runs `f` in a subtransaction, and keeps it if `f` returns true. If `f` returns false, or fails
-/// with a lock timeout or a deadlock, the subtransaction and its locks are rolled back. Any other
-/// error is raised again after the rollback.
+/// because of another session, the subtransaction and its locks are rolled back. Any other error is
+/// raised again after the rollback.
 pub fn in_subtransaction(f: impl FnOnce() -> bool) -> bool {
-    let is_caught = |error: &ErrorReportWithLevel| {
-        matches!(
-            error.sql_error_code(),
-            PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
-                | PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
-        )
-    };
-    subtransaction(f, |keep| *keep, is_caught).unwrap_or(false)
+    subtransaction(f, |keep| *keep, is_passing).unwrap_or(false)
+}
+
+/// Runs `f` in a subtransaction. `None` if it has failed because of another session.
+pub fn unless_hindered<T>(f: impl FnOnce() -> T) -> Option<T> {
+    subtransaction(f, |_| true, is_passing).ok()
+}
+
+/// Whether the statement has failed because of what another session is doing: with a lock timeout, a
+/// deadlock, or because that session has written the same row of a catalog, as a GRANT does.
+fn is_passing(error: &ErrorReportWithLevel) -> bool {
+    match error.sql_error_code() {
+        PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
+        | PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED => true,
+        PgSqlErrorCode::ERRCODE_INTERNAL_ERROR => {
+            // PostgreSQL does not translate these messages.
+            ["tuple concurrently updated", "tuple concurrently deleted"].contains(&error.message())
+        }
+        _ => false,
+    }
 }
 
 /// Runs `f` in a subtransaction. If it raises an error, the subtransaction is rolled back, and the
