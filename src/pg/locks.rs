@@ -132,6 +132,9 @@ fn lock_row_until(deadline: Instant, row: &Row, mode: pg_sys::LockTupleMode::Typ
 
 /// Locks a row of a catalog, as `SELECT FOR ...` does; `None` if there is none.
 ///
+/// Those that change a row of pg_class wait for it while they hold a lock on its position. So that
+/// this session can change it, it takes that lock first, as they do.
+///
 /// PostgreSQL locks whatever is at a position, also if there is no row any more. So the position is
 /// not that of a cache, which may be outdated: it is found under a snapshot, which keeps the row
 /// from being removed, while a lock keeps the catalog from being rewritten.
@@ -139,6 +142,8 @@ fn lock_row(row: &Row, mode: pg_sys::LockTupleMode::Type) -> Option<pg_sys::TM_R
     let share = pg_sys::RowShareLock as pg_sys::LOCKMODE;
     let wait = pg_sys::LockWaitPolicy::LockWaitBlock;
     let follow_updates = false;
+    let is_of_relation = row.catalog == pg_sys::RelationRelationId;
+    let of_position = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
     // SAFETY: a scan of a catalog by an index. The keys outlive it. The row that it has found stays
     // where it is until the scan has ended. An error ends the scan and releases the snapshot with
     // the transaction.
@@ -151,9 +156,13 @@ fn lock_row(row: &Row, mode: pg_sys::LockTupleMode::Type) -> Option<pg_sys::TM_R
         let row = pg_sys::systable_getnext(scan);
         let result = (!row.is_null()).then(|| {
             let (mut buffer, mut failure) = (0, pg_sys::TM_FailureData::default());
+            let mut tuple = pg_sys::HeapTupleData { t_self: (*row).t_self, ..Default::default() };
+            if is_of_relation {
+                pg_sys::LockTuple(catalog, &mut tuple.t_self, of_position);
+            }
             let result = pg_sys::heap_lock_tuple(
                 catalog,
-                &mut pg_sys::HeapTupleData { t_self: (*row).t_self, ..Default::default() },
+                &mut tuple,
                 pg_sys::GetCurrentCommandId(false),
                 mode,
                 wait,
@@ -162,6 +171,9 @@ fn lock_row(row: &Row, mode: pg_sys::LockTupleMode::Type) -> Option<pg_sys::TM_R
                 &mut failure,
             );
             pg_sys::ReleaseBuffer(buffer);
+            if is_of_relation && result == pg_sys::TM_Result::TM_Updated {
+                pg_sys::UnlockTuple(catalog, &mut tuple.t_self, of_position);
+            }
             result
         });
         pg_sys::systable_endscan(scan);

@@ -11,17 +11,24 @@ BEGIN
         WHEN 'closed' THEN RAISE EXCEPTION 'schema % is closed already', quote_ident(s);
         ELSE
     END CASE;
-    -- ALTER SEQUENCE writes a row of pg_class: see lock_rows.sql.
-    IF current_setting('is_superuser')::boolean THEN
-        PERFORM FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = s) AND relkind = 'S' ORDER BY oid FOR NO KEY UPDATE;
-    END IF;
     -- This only locks the sequence: it waits for open transactions that have called nextval() or next_id().
+    -- It also writes the row of pg_class, as a GRANT does, so that no other session can write it later. A
+    -- lock on the row would not do: a GRANT waits for it while it holds a lock that ALTER SEQUENCE needs.
     FOR item IN
         SELECT relname, CASE WHEN seqcycle THEN 'CYCLE' ELSE 'NO CYCLE' END AS cycle
         FROM pg_sequence JOIN pg_class AS c ON c.oid = seqrelid JOIN pg_namespace AS n ON n.oid = relnamespace
         WHERE nspname = s ORDER BY relname
     LOOP
-        EXECUTE format('ALTER SEQUENCE %I.%I %s', s, item.relname, item.cycle);
+        FOR try IN 1..1000 LOOP
+            BEGIN
+                EXECUTE format('ALTER SEQUENCE %I.%I %s', s, item.relname, item.cycle);
+                EXIT;
+            EXCEPTION WHEN internal_error THEN
+                IF try = 1000 OR SQLERRM <> 'tuple concurrently updated' THEN
+                    RAISE;
+                END IF;
+            END;
+        END LOOP;
     END LOOP;
 END $do$;
 -- A transaction that has created a table holds a lock on the schema, and the table is not visible

@@ -4,6 +4,7 @@ DECLARE
     definitions jsonb := current_setting('move.sequences');
     item record;
     last bigint;
+    statement text;
 BEGIN
     IF current_setting('move.mark') <> 'closed' THEN
         RAISE EXCEPTION 'schema % is not closed', quote_ident(s);
@@ -16,10 +17,21 @@ BEGIN
     LOOP
         last := pg_sequence_last_value(item.oid);
         -- Outside the bounds is a step before the value that the sequence goes on from.
-        EXECUTE format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s %s', s, item.relname, item.lowest, item.highest, item.start, item.cycle)
+        statement := format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s %s', s, item.relname, item.lowest, item.highest, item.start, item.cycle)
             || CASE WHEN last NOT BETWEEN item.lowest AND item.highest
                     THEN format(' RESTART WITH %s', greatest(item.lowest, least(item.highest, last::numeric + item.seqincrement)))
                     ELSE '' END;
+        -- As in lock.sql.
+        FOR try IN 1..1000 LOOP
+            BEGIN
+                EXECUTE statement;
+                EXIT;
+            EXCEPTION WHEN internal_error THEN
+                IF try = 1000 OR SQLERRM <> 'tuple concurrently updated' THEN
+                    RAISE;
+                END IF;
+            END;
+        END LOOP;
     END LOOP;
     EXECUTE format('CREATE OR REPLACE FUNCTION %I.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS %L', s, 'BEGIN RETURN NULL; END');
     EXECUTE format('COMMENT ON FUNCTION %I.shard_is_elsewhere() IS NULL', s);

@@ -518,8 +518,8 @@ fn schema_that_its_owner_changes_again_and_again_is_locked() {
     }
 }
 
-/// Two sessions of a role that may call the functions write their rows all the time, by a GRANT
-/// that grants nothing.
+/// Sessions of a role that may use the functions and the sequence write their rows in the catalogs
+/// all the time, by a GRANT that grants nothing.
 #[test]
 fn grants_that_grant_nothing_do_not_stop_an_adoption() {
     let server = Server::start(&[("fsync", "off")]);
@@ -527,13 +527,13 @@ fn grants_that_grant_nothing_do_not_stop_an_adoption() {
     run(&mut client, "CREATE EXTENSION instagram_id; CREATE ROLE reader");
     run(&mut client, &original_of_shard(5));
     run(&mut client, "GRANT USAGE ON SCHEMA insta5 TO reader");
+    run(&mut client, "GRANT USAGE ON SEQUENCE insta5.table_id_seq TO reader");
     let stop = AtomicBool::new(false);
-    let write = |mut reader: Client| {
+    let write = |mut reader: Client, objects: &[&str]| {
         run(&mut reader, "SET ROLE reader");
-        let names = ["next_id", "original_next_id", "shard_5", "epoch"];
         let mut written = 0;
-        for name in names.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
-            let grant = format!("BEGIN; GRANT EXECUTE ON FUNCTION insta5.{name}() TO reader");
+        for object in objects.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+            let grant = format!("BEGIN; GRANT ALL ON {object} TO reader");
             let is_written = reader.batch_execute(&grant).is_ok();
             thread::sleep(Duration::from_millis(5));
             run(&mut reader, if is_written { "COMMIT" } else { "ROLLBACK" });
@@ -541,10 +541,17 @@ fn grants_that_grant_nothing_do_not_stop_an_adoption() {
         }
         written
     };
+    let functions = ["next_id", "original_next_id", "shard_5", "epoch"]
+        .map(|name| format!("FUNCTION insta5.{name}()"));
+    let functions = functions.each_ref().map(String::as_str);
+    let sequence = ["SEQUENCE insta5.table_id_seq"];
     let grants = thread::scope(|scope| {
         let stop_at_end = StopAtEnd(&stop);
-        let readers = [server.connect(), server.connect()];
-        let writing = readers.map(|reader| scope.spawn(|| write(reader)));
+        let writing =
+            [&functions[..], &functions, &sequence, &sequence, &sequence].map(|objects| {
+                let reader = server.connect();
+                scope.spawn(|| write(reader, objects))
+            });
         for _ in 0..4 {
             run(&mut client, "SELECT adopt_shard(5, 'insta5')");
             run(&mut client, "SELECT unadopt_shard(5)");

@@ -795,6 +795,16 @@ fn commits_that_are_flushed_late_do_not_delay_a_move() {
 /// each command one of the servers accepts writes.
 #[test]
 fn grants_that_change_nothing_keep_no_shard_closed() {
+    const QUICK_GRANTS: &str = "DO $$ BEGIN
+        FOR n IN 1..300 LOOP
+            BEGIN
+                EXECUTE format('GRANT ALL ON SEQUENCE insta5.c%s_id_seq TO app', 1 + n % 3);
+            EXCEPTION WHEN internal_error OR deadlock_detected THEN NULL;
+            END;
+            COMMIT;
+            PERFORM pg_sleep(0.002);
+        END LOOP;
+    END $$";
     let servers = Servers::start();
     fill(&servers, 100);
     for server in [&servers.a, &servers.b] {
@@ -802,7 +812,9 @@ fn grants_that_change_nothing_keep_no_shard_closed() {
     }
     run(
         &mut servers.a.connect(),
-        "GRANT USAGE ON SCHEMA insta5 TO app; GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app;
+        "CREATE TABLE insta5.c1 (id serial PRIMARY KEY); CREATE TABLE insta5.c2 (id serial PRIMARY KEY);
+         CREATE TABLE insta5.c3 (id serial PRIMARY KEY);
+         GRANT USAGE ON SCHEMA insta5 TO app; GRANT USAGE ON ALL SEQUENCES IN SCHEMA insta5 TO app;
          GRANT SELECT ON insta5.photos TO app",
     );
     let stop = &AtomicBool::new(false);
@@ -818,6 +830,20 @@ fn grants_that_change_nothing_keep_no_shard_closed() {
                         if let Ok(mut app) = server.config("postgres").user("app").connect(NoTls) {
                             let grants = format!("BEGIN; {grant}; SELECT pg_sleep(0.2); COMMIT");
                             while goes_on() && app.batch_execute(&grants).is_ok() {}
+                        }
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                });
+            }
+            for _ in 0..3 {
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        if let Ok(mut app) = server.config("postgres").user("app").connect(NoTls) {
+                            // It fails on the target as long as there is no copy.
+                            while !stop.load(Ordering::Relaxed)
+                                && app.batch_execute(QUICK_GRANTS).is_ok()
+                            {
+                            }
                         }
                         thread::sleep(Duration::from_millis(5));
                     }
