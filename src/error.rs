@@ -699,11 +699,12 @@ errors! {
         detail("Other transactions that create objects with the names {name}, {name}_2 and so on are still open."),
         hint("Try again when they have ended; they are listed in pg_locks.");
 
-    /// `adopt_shard()` would have to lock too many tables of a role that lacks the rights of the
-    /// caller.
+    /// `adopt_shard()` or `unadopt_shard()` would have to lock too many tables of a role that lacks
+    /// the rights of the caller.
     TooManyTables { role: String, count: i64, function: String, max: i64 } => ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-        "role {role} has {count} tables with defaults that call function {function}",
-        detail("An adoption locks all tables of the function together. At most {max} of them may belong to another role without the rights of the caller."),
+        "role {role} has {count} tables that get ids from function {function}",
+        detail("An adoption or its reversal locks all tables of the function together, with their partitions and the tables that \
+            inherit from them. At most {max} of them may belong to another role without the rights of the caller."),
         hint("Let the role drop the tables or their defaults, or give the tables to the owner of the function with ALTER TABLE ... OWNER TO.");
 
     /// `PREPARE TRANSACTION` is called after `adopt_shard()`.

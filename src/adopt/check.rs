@@ -3,7 +3,7 @@
 use crate::adopt::adopted;
 use crate::adopt::adoption::{Adoption, KnownFrom};
 use crate::adopt::rights;
-use crate::adopt::writers::newest_key;
+use crate::adopt::writers::{check_tables_of_others, newest_key};
 use crate::citus::placement;
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
@@ -29,10 +29,6 @@ const CLAIM_AGE_MAX_MS: i64 = 3_600_000;
 
 const CLAIM_AHEAD_MAX_MS: i64 = 60_000;
 
-/// So many tables of a role without the rights of the caller can be adopted. A role with CREATE on
-/// the schema could otherwise use up the locks of the server with them.
-const TABLES_OF_ANOTHER_MAX: i64 = 1000;
-
 impl Adoption {
     /// Checks that the function can become the shard's, and that the caller trusts the owner of the
     /// shard.
@@ -52,7 +48,7 @@ impl Adoption {
         self.check_kept_name()?;
         self.check_sequence()?;
         self.check_other_users()?;
-        self.check_tables_of_others()?;
+        check_tables_of_others(&self.function, &self.columns)?;
         self.parts.missing_functions_beside(
             &self.function.name,
             self.function.schema,
@@ -213,24 +209,6 @@ impl Adoption {
             });
         }
         Ok(())
-    }
-
-    /// Checks that no other role has too many of the tables, which are all locked together.
-    fn check_tables_of_others(&self) -> Result<(), Error> {
-        let query =
-            "SELECT relowner, count(*) FROM pg_class WHERE oid = ANY ($1) AND relowner <> $2
-             GROUP BY 1 HAVING count(*) > $3 ORDER BY 1";
-        let tables: Vec<Oid> = self.columns.iter().map(|column| column.table).collect();
-        let (owner, max) = (self.function.owner, TABLES_OF_ANOTHER_MAX);
-        let counts = select(query, &[tables.into(), owner.into(), max.into()], |row| {
-            Some((row.get::<Oid>(1)?, row.get::<i64>(2)?))
-        });
-        let is_other = |owner| !catalog::has_rights_of(owner, catalog::current_role());
-        let too_many = counts.into_iter().find(|(owner, _)| is_other(*owner));
-        too_many.map_or(Ok(()), |(owner, count)| {
-            let (role, function) = (names::role(owner), names::function(self.function.oid));
-            Err(Error::TooManyTables { role, count, function, max })
-        })
     }
 
     /// Checks that the caller trusts the owner of the shard; see [`trust`].

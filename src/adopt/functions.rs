@@ -11,7 +11,8 @@ use crate::adopt::adopted::{self, Adopted};
 use crate::adopt::carry_out::renamed;
 use crate::adopt::original::{AdoptionRequest, check_owner};
 use crate::adopt::writers::{
-    TableLock, change_functions, lock_out_writers, wait_for_newest_id, wait_for_the_clock,
+    TableLock, change_functions, check_tables_of_others, lock_out_writers, wait_for_newest_id,
+    wait_for_the_clock,
 };
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
@@ -154,6 +155,7 @@ fn unadopt_shard(
                 Ok(())
             }
         };
+        check_tables_of_others(&adopted[0].function, &columns)?;
         // First without the locks, so that no writer waits with us.
         wait()?;
         locks::lock_schema(definition.schema);

@@ -7,7 +7,7 @@ use crate::pg::catalog::{self, Function};
 use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
 use crate::pg::roles;
-use crate::pg::spi;
+use crate::pg::spi::{self, select};
 use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::IdSequence;
 use crate::sequence::read;
@@ -72,6 +72,31 @@ fn wait_until_past(ms: i64, epoch: Epoch, too_far: impl FnOnce(i64) -> Error) ->
         wait_event::pause(WaitEvent::ClockTick, Duration::from_millis(1));
     }
     Ok(())
+}
+
+/// The number of tables that one other role may have among those that are locked together. It could
+/// otherwise use up the locks of the server with them.
+const TABLES_OF_ANOTHER_MAX: i64 = 1000;
+
+/// Checks that no role without the rights of the caller has too many of the tables that are locked
+/// together because this function fills these columns.
+pub fn check_tables_of_others(function: &Function, columns: &[Column]) -> Result<(), Error> {
+    let tree = catalog::tree_of("unnest($1)");
+    let query = format!(
+        "SELECT relowner, count(*) FROM ({tree}) AS t JOIN pg_class ON oid = t.relid
+         WHERE relowner <> $2 GROUP BY 1 HAVING count(*) > $3 ORDER BY 1"
+    );
+    let tables: Vec<Oid> = columns.iter().map(|column| column.table).collect();
+    let max = TABLES_OF_ANOTHER_MAX;
+    let counts = select(&query, &[tables.into(), function.owner.into(), max.into()], |row| {
+        Some((row.get::<Oid>(1)?, row.get::<i64>(2)?))
+    });
+    let is_other = |owner| !catalog::has_rights_of(owner, catalog::current_role());
+    let too_many = counts.into_iter().find(|(owner, _)| is_other(*owner));
+    too_many.map_or(Ok(()), |(owner, count)| {
+        let (role, function) = (names::role(owner), names::function(function.oid));
+        Err(Error::TooManyTables { role, count, function, max })
+    })
 }
 
 /// How tables are locked while their columns are read and changed.
