@@ -411,7 +411,10 @@ fn resume_writes(
             return Ok(Resume::Nowhere);
         }
         let mut mark = None;
-        if must_read_mark(may_be_open, map.check_lock().is_ok()) {
+        // The server of the map may hang, and the target as well.
+        let soon = Instant::now() + Duration::from_secs(1);
+        let is_alone = source.keeps_others_away()? || map.check_lock_until(soon).is_ok();
+        if must_read_mark(may_be_open, is_alone) {
             target.reconnect()?;
             if !target.wait_for_leftovers(wait)? {
                 return Ok(Resume::Nowhere);
@@ -420,7 +423,7 @@ fn resume_writes(
         }
         let resume = resume(mark, source.is_closed()?);
         if resume == Resume::OpenSource {
-            if !map.may_undo() {
+            if !is_alone && !map.may_undo() {
                 return Ok(Resume::Nowhere);
             }
             warn_of_ended(source.open_shard(sequences)?, source, output);

@@ -8,7 +8,7 @@ use crate::session;
 use instagram_id_core::moving::SchemaMark;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -120,6 +120,8 @@ pub struct Server {
     pub trusted: Vec<String>,
     names: Names,
     connection: RefCell<Connection>,
+    /// Whether the connection is not the first one.
+    has_reconnected: Cell<bool>,
 }
 
 /// A session or a prepared transaction for which another session waits.
@@ -158,7 +160,8 @@ impl Server {
     fn of(name: &str, entry: ServerEntry, names: &Names, connection: Connection) -> Server {
         let ServerEntry { conninfo, trusted } = entry;
         let (name, names) = (name.to_owned(), names.clone());
-        Server { name, conninfo, trusted, names, connection: RefCell::new(connection) }
+        let connection = RefCell::new(connection);
+        Server { name, conninfo, trusted, names, connection, has_reconnected: Cell::new(false) }
     }
 
     /// Fails if the definition of the schema differs from `recorded`, and names objects that
@@ -217,8 +220,16 @@ impl Server {
     pub fn reconnect(&self) -> Result {
         if !self.connection().is_alive() || self.connection().run("SELECT 1").is_err() {
             *self.connection.borrow_mut() = open(&self.name, &self.conninfo, &self.names)?;
+            self.has_reconnected.set(true);
         }
         Ok(())
+    }
+
+    /// Whether no other command can have done anything on this server since the session began: it
+    /// waits for the session, whatever its role is, if that of this one is a superuser.
+    pub fn keeps_others_away(&self) -> Result<bool> {
+        let is_superuser = "SELECT current_setting('is_superuser')::boolean";
+        Ok(!self.has_reconnected.get() && self.holds(is_superuser, &[])?)
     }
 
     /// The problem that a failed query is.

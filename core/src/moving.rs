@@ -151,10 +151,11 @@ pub fn next_step_back(seen: MoveState) -> Result<Step, NoStep> {
 }
 
 /// Whether a command must read the mark of the copy after a failed cutover, before it allows writes
-/// on the source. While the command holds the lock, no other command opens the copy. `may_be_open`:
-/// this command may have opened it.
-pub fn must_read_mark(may_be_open: bool, holds_lock: bool) -> bool {
-    may_be_open || !holds_lock
+/// on the source. `may_be_open`: this command may have opened it. `is_alone`: no other command can
+/// have opened it, since this one holds the lock, or has had a session on the source, for which
+/// others wait, since it held the lock.
+pub fn must_read_mark(may_be_open: bool, is_alone: bool) -> bool {
+    may_be_open || !is_alone
 }
 
 /// The server on which writes continue after a failed cutover.

@@ -205,6 +205,9 @@ struct Command {
     /// The position of the next operation in the script.
     at: u8,
     sessions: [Session; 3],
+    /// Whether the session on the source is the first one. Other commands wait for it before they
+    /// change anything.
+    keeps_others_away: bool,
     /// The stage in the map, as the command last read or wrote it.
     stage: MoveStage,
     /// The copy, and whether the subscription exists, as seen on the target.
@@ -329,6 +332,8 @@ pub enum Fault {
     SubscriptionDroppedFirst,
     /// A command that has lost its sessions opens new ones to create the copy.
     SessionNotNeeded,
+    /// A new session on the source is taken for one that has kept other commands away.
+    NewSessionTrusted,
 }
 
 const NOTHING_SEEN: MoveState = MoveState {
@@ -431,6 +436,7 @@ impl Moving {
             script: Script::Start,
             at: 0,
             sessions: [Session::None; 3],
+            keeps_others_away: true,
             stage: MoveStage::None,
             seen: None,
             last_id: 0,
@@ -479,7 +485,12 @@ impl Moving {
                 command.connect(Map);
                 state.lock = Holder::Command(at as u8);
             }
-            Reconnect(server) => command.connect(server),
+            Reconnect(server) => {
+                if server == Source && !command.is_connected(Source) {
+                    command.keeps_others_away = self.is(Fault::NewSessionTrusted);
+                }
+                command.connect(server);
+            }
             WaitForLeftovers(server) => {
                 let is_used = state.commands[1 - at]
                     .is_some_and(|other| other.is_connected(server))
@@ -530,7 +541,8 @@ impl Moving {
                 }
             }
             ConsiderTarget => {
-                let must = must_read_mark(command.may_be_open, command.is_connected(Map));
+                let is_alone = command.keeps_others_away || command.is_connected(Map);
+                let must = must_read_mark(command.may_be_open, is_alone);
                 if !must || self.is(Fault::MarkNotRead) {
                     command.at += 3;
                 }
@@ -550,7 +562,7 @@ impl Moving {
                 }
             }
             MayUndo => {
-                if !command.is_connected(Map) {
+                if !command.keeps_others_away && !command.is_connected(Map) {
                     if state.lock != Holder::Free {
                         self.end(state, at);
                         return true;
@@ -1029,6 +1041,7 @@ impl Protocol for Moving {
                 &[
                     Fault::CopyOpenedBeforeClose,
                     Fault::MarkNotRead,
+                    Fault::NewSessionTrusted,
                     Fault::MapChangedFirst,
                     Fault::MapChangedAfterFailure,
                     Fault::SubscriptionDroppedFirst,
