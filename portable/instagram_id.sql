@@ -482,9 +482,15 @@ CREATE OR REPLACE FUNCTION ids.next_id(shard integer, seq regclass) RETURNS bigi
 CREATE OR REPLACE FUNCTION ids._call_of(shard integer, schema regnamespace, owner oid) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    -- The function that the name finds now, if the snapshot of the transaction has it, too.
-    found oid := (SELECT proowner FROM pg_proc WHERE oid = to_regprocedure(format('%s.next_id()', schema)));
+    found oid;
 BEGIN
+    IF NOT has_schema_privilege(schema, 'USAGE') THEN
+        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('permission denied for schema %s', schema),
+            DETAIL = format('Role %I lacks USAGE on it.', current_user),
+            HINT = format('Use GRANT USAGE ON SCHEMA %s TO %s.', schema, quote_ident(current_user));
+    END IF;
+    -- The function that the name finds now, if the snapshot of the transaction has it, too.
+    found := (SELECT proowner FROM pg_proc WHERE oid = to_regprocedure(format('%s.next_id()', schema)));
     IF found IS DISTINCT FROM owner THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('function %s.next_id() is not that of shard %s', schema, shard),
             DETAIL = CASE WHEN found IS NULL THEN 'It does not exist.' ELSE format('It belongs to role %s.', found::regrole) END,

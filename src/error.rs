@@ -680,9 +680,8 @@ errors! {
     /// `lock_timeout` if that is shorter, or for half a second while others wait for it.
     SchemaLocked { schema: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain a lock on schema {schema}",
-        detail("Another transaction has renamed or dropped it, or granted a privilege on it, and is still open. Its owner, role {owner}, \
-            can rename it; each role that may use it can call GRANT."),
-        hint("Try again when it has ended. While this waits, pg_blocking_pids() returns its process.");
+        detail("Another transaction has renamed or dropped it, and is still open. Its owner, role {owner}, can do that."),
+        hint("Try again when it has ended; pg_prepared_xacts lists those that are prepared.");
 
     /// While a partition function changed a table whose owner lacks the rights of the caller, it
     /// took longer than 10 seconds and 0.1 seconds for each partition. A shorter `lock_timeout`
@@ -872,7 +871,7 @@ errors! {
     /// of which it does not know the epoch, in a schema without a shard.
     EpochOfDefaultUnknown { table: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot determine the epoch of table {table}",
-        detail("The default of its key is neither a call of next_id() alone nor the original."),
+        detail("The default of its key is neither a call of next_id() alone nor the original, or it is next_id() and instagram_id.shard is not set."),
         hint("Pass the epoch of the ids in the argument epoch.");
 
     /// A partition function is called without an epoch, and the default of the table generates ids
@@ -1179,7 +1178,8 @@ errors! {
     KeysNotRead { column: String, shard: u16 } => ERRCODE_WARNING,
         "ids in column {column} are not read, since its type is not bigint",
         detail("New ids are greater than those in columns of type bigint, and than ids of the clock's time."),
-        hint("If the column has an id that is ahead of the clock, call advance_shard({shard}, ...) with the greatest one.");
+        hint("If the shard has generated an id in it that is ahead of the clock, call advance_shard({shard}, ...) with that. Leave out \
+            keys that a role has chosen.");
 
     /// WARNING of `adopt_shard()`: the sequence is not in the schema of the shard, which protects
     /// its epoch.

@@ -127,8 +127,11 @@ pub fn cut_over(
     match opened {
         Ok(began) => change_map(map, source, target, Some(began), output)?,
         Err(cause) => {
-            // Report the first error, not an error of the rollback.
+            // Report the first error, not an error of the rollback. The target may hang.
+            let soon = Instant::now() + Duration::from_secs(1);
+            target.connection().wait_until(Some(soon));
             let _ = target.connection().run("ROLLBACK");
+            target.connection().wait_until(None);
             match resume_writes(map, source, target, &sequences, may_be_open.get(), output) {
                 Ok(Resume::OnSource | Resume::OpenSource) => {
                     output.step(format!("Writes continue on {}", source.name));

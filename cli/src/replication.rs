@@ -63,7 +63,7 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
         .run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false); SET lock_timeout = '60s'")
         .context(problem)?;
     // Before the lock, which changes those of a role that is no superuser.
-    let privileges = privileges(&session, source.schema()).context(problem)?;
+    let privileges = privileges(&session, source, &dump.has_maintain).context(problem)?;
     session.run(server::LOCK).context(problem)?;
     session.run(server::CLOSE).context(problem)?;
     let differing = server::changed_objects(&dump.privileges, &privileges)?;
@@ -95,15 +95,20 @@ struct Dump {
     needed: Vec<Needed>,
     /// The rights in the schema, for [`trust::require`].
     rights: String,
-    /// The [`privileges`].
+    /// The [`privileges`], and whether MAINTAIN counts.
     privileges: String,
+    has_maintain: String,
 }
 
 /// The privileges on each object of the schema, as a JSON object. A dump leaves out those that
 /// PostgreSQL grants by default.
-fn privileges(session: &Connection, schema: &str) -> std::result::Result<String, libpq::Error> {
+fn privileges(
+    session: &Connection,
+    source: &Server,
+    has_maintain: &str,
+) -> std::result::Result<String, libpq::Error> {
     let query = include_str!("sql/privileges.sql").replace("{acls}", include_str!("sql/acls.sql"));
-    session.query(&query, &[schema])?.one()
+    session.query(&query, &[source.schema(), has_maintain])?.one()
 }
 
 fn dump_schema(source: &Server) -> Result<Dump> {
@@ -113,7 +118,9 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     let rights = trust::require(source, &session, rights::NOTHING, rights::NOTHING)?;
     let needed = trust::needed(&session, source.schema()).context(problem)?;
     let definition = server::definition(&session).context(problem)?;
-    let privileges = privileges(&session, source.schema()).context(problem)?;
+    let since_17 = "SELECT (current_setting('server_version_num')::int >= 170000)::text";
+    let has_maintain: String = session.run(since_17).context(problem)?.one()?;
+    let privileges = privileges(&session, source, &has_maintain).context(problem)?;
     let snapshot: String = session.run("SELECT pg_export_snapshot()").context(problem)?.one()?;
     let mut pg_dump = Command::new("pg_dump");
     pg_dump.env("PGOPTIONS", session::options());
@@ -133,7 +140,8 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     }
     let text = String::from_utf8(output.stdout)
         .map_err(|_| Error::failed("pg_dump has not written UTF-8"))?;
-    Ok(Dump { statements: statements(&text), definition, needed, rights, privileges })
+    let statements = statements(&text);
+    Ok(Dump { statements, definition, needed, rights, privileges, has_maintain })
 }
 
 /// Removes the commands for psql, `\restrict` and `\unrestrict`, from a dump.

@@ -136,7 +136,7 @@ impl Adoption {
         let others = select(query, &[kept.oid.into()], |row| row.get::<String>(1));
         if !others.is_empty() {
             let (kept, others) = (names::function(kept.oid), others.join(", "));
-            spi::run(&format!("REVOKE ALL ON FUNCTION {kept} FROM {others}"));
+            spi::run(&format!("REVOKE ALL ON FUNCTION {kept} FROM {others} CASCADE"));
         }
     }
 

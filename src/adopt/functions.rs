@@ -173,8 +173,12 @@ fn unadopt_shard(
         let parts = parts_beside(&definition, &adopted);
         let of_adopted =
             |one: &Adopted| [Some(one.function.oid), one.kept.as_ref().map(|kept| kept.oid)];
-        let changed: Vec<Oid> =
-            adopted.iter().flat_map(of_adopted).flatten().chain(parts.iter().copied()).collect();
+        let changed: Vec<Oid> = adopted
+            .iter()
+            .flat_map(of_adopted)
+            .flatten()
+            .chain(parts.iter().map(|part| part.oid))
+            .collect();
         change_functions(shard, &adopted[0].function, &changed, || restore(&adopted, &parts))?;
         Ok(Regprocedure(function))
     })
@@ -235,13 +239,12 @@ fn check_not_used_by_number(
 }
 
 /// Drops the other functions of the shard, and restores the originals.
-fn restore(adopted: &[Adopted], parts: &[Oid]) {
+fn restore(adopted: &[Adopted], parts: &[Function]) {
     let scripts: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
     // Drop the definition first: after that, later statements do not count as changes of a shard.
-    if !parts.is_empty() {
-        let names: Vec<_> = parts.iter().map(|part| names::function(*part)).collect();
-        let drop = format!("DROP FUNCTION {}", names.join(", "));
-        roles::with_rights_of(adopted[0].function.owner, || spi::run(&drop));
+    for part in parts.iter().rev() {
+        let drop = format!("DROP FUNCTION {}", names::function(part.oid));
+        roles::with_rights_of(part.owner, || spi::run(&drop));
     }
     for (one, script) in adopted.iter().zip(&scripts) {
         if let Some(script) = script {
@@ -254,19 +257,20 @@ fn columns_filled_by(adopted: &[Adopted], callers: &Callers) -> Vec<Column> {
     adopted.iter().flat_map(|one| callers.columns_of(one.function.oid)).collect()
 }
 
-/// The functions of a shard that are not among the adopted ones. Those of other roles were created
-/// since, and stay. All stay if no original has generated ids from the shard's own sequence: then
+/// The functions of a shard that are not among the adopted ones. Those of roles whose rights the
+/// caller lacks, or that are not of the shard's owner, were created since, and stay. All stay if no original has generated ids from the shard's own sequence: then
 /// the shard was there before the adoptions.
-fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<Oid> {
+fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<Function> {
     if !adopted.iter().any(|one| one.is_on_own_sequence(definition)) {
         return vec![];
     }
     let is_part = |function: &Function| {
         adopted.iter().all(|one| one.function.name != function.name)
             && trust::is_of_shard(function.owner, definition.owner)
+            && catalog::has_rights_of(catalog::current_role(), function.owner)
     };
     let functions = ddl::functions_in(definition.schema, definition.shard);
-    functions.iter().filter(|function| is_part(function)).map(|function| function.oid).collect()
+    functions.into_iter().filter(is_part).collect()
 }
 
 /// The statements that restore an original under its name. If it is already in place again, only

@@ -17,6 +17,7 @@ use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_identifier;
+use std::iter;
 use std::time::Duration;
 
 /// How long `unadopt_shard` waits for the clock to catch up.
@@ -146,14 +147,14 @@ pub fn lock_out_writers(
 ) -> Result<(), Error> {
     sequences.iter().for_each(|sequence| locks::lock_schema_of(*sequence));
     locks::lock_all(|attempts| {
-        for column in columns {
-            lock_table(column, lock, attempts)?;
+        for of_table in by_table(columns) {
+            lock_table(of_table, lock, attempts)?;
         }
         let mode = lock.mode().0;
         Ok(sequences.iter().all(|sequence| {
             let is_locked = attempts.lock_at_once(*sequence, mode);
             if is_locked {
-                attempts.lock_rows(*sequence, None);
+                attempts.lock_rows(*sequence, iter::empty());
             }
             is_locked
         }))
@@ -174,8 +175,8 @@ pub fn lock_out_writers_if_available(
     let mut tables: Vec<Oid> = columns.iter().map(|column| column.table).collect();
     tables.dedup();
     let busy = locks::lock_available(&tables, |table, attempts| {
-        let mut of_table = columns.iter().filter(|column| column.table == table);
-        of_table.try_for_each(|column| lock_table(column, lock, attempts)).map(|()| true)
+        let mut of_table = by_table(&columns).filter(|columns| columns[0].table == table);
+        of_table.try_for_each(|columns| lock_table(columns, lock, attempts)).map(|()| true)
     })?;
     columns.retain(|column| {
         let found = busy.iter().find(|(table, _)| *table == column.table);
@@ -186,10 +187,15 @@ pub fn lock_out_writers_if_available(
     Ok(columns)
 }
 
-/// Within an attempt: takes the lock on the table of a column, and keeps its name. If the column is
-/// to be altered, also locks its rows in the catalogs.
-fn lock_table(column: &Column, lock: TableLock, attempts: &Attempts) -> Result<(), Error> {
-    let table = column.table;
+/// These columns, which are sorted by table, in groups.
+fn by_table(columns: &[Column]) -> impl Iterator<Item = &[Column]> {
+    columns.chunk_by(|one, next| one.table == next.table)
+}
+
+/// Within an attempt: takes the lock on the table of these columns, and keeps its name. If they are
+/// to be altered, also locks their rows in the catalogs.
+fn lock_table(columns: &[Column], lock: TableLock, attempts: &Attempts) -> Result<(), Error> {
+    let table = columns[0].table;
     let (mode, relation) = (lock.mode().0, catalog::relation(table));
     let is_owner =
         relation.is_some_and(|it| catalog::has_rights_of(catalog::current_role(), it.owner));
@@ -205,7 +211,8 @@ fn lock_table(column: &Column, lock: TableLock, attempts: &Attempts) -> Result<(
     };
     attempts.wait(table, || locks::lock_schema_of(table));
     if !matches!(lock, TableLock::AgainstWriters) {
-        locked.iter().for_each(|one| attempts.lock_rows(*one, Some(&column.name)));
+        let names = || columns.iter().map(|column| column.name.as_str());
+        locked.iter().for_each(|one| attempts.lock_rows(*one, names()));
     }
     Ok(())
 }

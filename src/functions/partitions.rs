@@ -32,6 +32,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_qualified_identifier};
+use std::iter;
 use std::time::Duration;
 
 /// The maximum number of periods ahead: 27 years of days.
@@ -107,7 +108,8 @@ fn create_id_partitions(
         let count = missing.len();
         let tables: Vec<(Oid, Range)> = parent
             .within_limit(count, || missing.into_iter().map(create).collect::<Result<_, _>>())??;
-        let lock_row = || locks::in_time(|| locks::lock_rows_of_relation(parent.oid, None));
+        let lock_row =
+            || locks::in_time(|| locks::lock_rows_of_relation(parent.oid, iter::empty()));
         guc::with_lock_limit(lock_row).ok_or_else(|| locks::not_available(parent.oid))?;
         related::lock_all_and_check(parent.oid, Change::Attach)?;
         // Now other sessions wait for this one.
@@ -260,7 +262,7 @@ impl Parent {
         let Some(Given { epoch, by }) = self.epoch_of_default(own_schema)? else {
             return match self.epoch_of_schema()? {
                 Some(epoch) => Ok(epoch),
-                None if partitions::key_calls_other_function(self.oid, own_schema) => {
+                None if partitions::key_calls_function(self.oid) => {
                     Err(Error::EpochOfDefaultUnknown { table: names::relation(self.oid) })
                 }
                 None => Ok(Epoch::ORIGINAL),
@@ -288,7 +290,8 @@ impl Parent {
     }
 
     /// The epoch of the ids that the default of the key generates, by a function of a shard or in
-    /// the original way. `None` if it generates none, or those of the shard that a setting names.
+    /// the original way. `None` if it generates none, or those of the shard that a setting names,
+    /// which this session does not have.
     ///
     /// # Errors
     ///
@@ -309,16 +312,17 @@ impl Parent {
             catalog::function_in(own_schema, name, types).is_some_and(|own| own.oid == callee)
         };
         let with_epoch = [pg_sys::INT4OID, pg_sys::REGCLASSOID, pg_sys::TIMESTAMPTZOID];
+        let of_shard = |shard: Option<Shard>| {
+            let Some(shard) = shard else { return Ok(None) };
+            let found = lookup::definition_of(shard)?;
+            let by = Some((found.function, found.schema, found.owner));
+            Ok(Some(Given { epoch: found.sequence.epoch, by }))
+        };
         let constant = match arguments.as_slice() {
+            [] if is_own("next_id", &[]) => return of_shard(guc::shard()),
             [shard] if is_own("next_id", &with_epoch[..1]) => {
                 let number = shard.constant(pg_sys::INT4OID).map(|number| number.value() as i32);
-                let shard = number.and_then(Shard::new);
-                let Some(shard) = shard else { return Ok(None) };
-                let found = lookup::definition_of(shard)?;
-                return Ok(Some(Given {
-                    epoch: found.sequence.epoch,
-                    by: Some((found.function, found.schema, found.owner)),
-                }));
+                return of_shard(number.and_then(Shard::new));
             }
             [_, _] if is_own("next_id", &with_epoch[..2]) => Some(Epoch::ORIGINAL),
             [_] if is_own("node_next_id", &with_epoch[1..]) => Some(Epoch::ORIGINAL),

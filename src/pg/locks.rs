@@ -44,15 +44,14 @@ impl Raw<'_> {
 /// A statement looks its names up again after each wait for a lock. Without this, the owner of the
 /// schema could give the name to another schema meanwhile, and with it to his own objects.
 ///
-/// The row is locked `FOR SHARE`: while a GRANT is in progress, `FOR KEY SHARE` can lock the old
-/// row only, and the session of the GRANT rename the new one.
+/// A GRANT on the schema neither waits for the lock nor keeps it from being taken.
 pub fn lock_schema(schema: Oid) -> bool {
     let deadline = Instant::now() + guc::lock_limit();
     let class = pg_sys::NamespaceRelationId;
     guc::with_lock_timeout(deadline.saturating_duration_since(Instant::now()), || {
         lock_object(class, schema, 0, pg_sys::AccessShareLock);
     });
-    lock_row_until(deadline, &Row::of(class, schema), pg_sys::LockTupleMode::LockTupleShare)
+    lock_row_until(deadline, &Row::of(class, schema), pg_sys::LockTupleMode::LockTupleKeyShare)
 }
 
 /// The row of an object in its catalog.
@@ -107,12 +106,12 @@ pub fn lock_row_of_function(function: Oid) {
     lock_row_until(deadline, &row, pg_sys::LockTupleMode::LockTupleExclusive);
 }
 
-/// The same for the rows of a relation that is altered or dropped, and of one of its columns.
-pub fn lock_rows_of_relation(relation: Oid, column: Option<&str>) {
+/// The same for the rows of a relation that is altered or dropped, and of these of its columns.
+pub fn lock_rows_of_relation<'a>(relation: Oid, columns: impl Iterator<Item = &'a str>) {
     let deadline = Instant::now() + guc::lock_limit();
     let mode = pg_sys::LockTupleMode::LockTupleExclusive;
     lock_row_until(deadline, &Row::of(pg_sys::RelationRelationId, relation), mode);
-    if let Some(number) = column.and_then(|name| catalog::column_number(relation, name)) {
+    for number in columns.filter_map(|name| catalog::column_number(relation, name)) {
         lock_row_until(deadline, &Row::of_column(relation, number), mode);
     }
 }
@@ -141,7 +140,9 @@ fn lock_row_until(deadline: Instant, row: &Row, mode: pg_sys::LockTupleMode::Typ
 fn lock_row(row: &Row, mode: pg_sys::LockTupleMode::Type) -> Option<pg_sys::TM_Result::Type> {
     let share = pg_sys::RowShareLock as pg_sys::LOCKMODE;
     let wait = pg_sys::LockWaitPolicy::LockWaitBlock;
-    let follow_updates = false;
+    // A lock that leaves the other columns free is also for the row that a change of these, such as
+    // a GRANT, is about to put in place of this one. The session of the change could rename it.
+    let follow_updates = mode == pg_sys::LockTupleMode::LockTupleKeyShare;
     let is_of_relation = row.catalog == pg_sys::RelationRelationId;
     let of_position = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
     // SAFETY: a scan of a catalog by an index. The keys outlive it. The row that it has found stays
@@ -305,10 +306,10 @@ impl Attempts {
         self.wait(relation, || lock_relation(relation, mode));
     }
 
-    /// Within an attempt: locks the rows of a locked relation and of one of its columns, before
+    /// Within an attempt: locks the rows of a locked relation and of these of its columns, before
     /// they are altered.
-    pub fn lock_rows(&self, relation: Oid, column: Option<&str>) {
-        self.wait(relation, || lock_rows_of_relation(relation, column));
+    pub fn lock_rows<'a>(&self, relation: Oid, columns: impl Iterator<Item = &'a str>) {
+        self.wait(relation, || lock_rows_of_relation(relation, columns));
     }
 
     /// Within an attempt: locks a table, and all tables that inherit from it or are its partitions.

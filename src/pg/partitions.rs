@@ -1,6 +1,6 @@
 //! Partitions by ranges of a bigint, from the catalogs.
 
-use crate::pg::catalog::{self, IS_SHORT_DEFAULT};
+use crate::pg::catalog::IS_SHORT_DEFAULT;
 use crate::pg::parsed_body::Expression;
 use crate::pg::spi::select;
 use crate::pg::sys;
@@ -31,17 +31,15 @@ pub fn default_of_key(table: Oid) -> Option<Expression> {
 }
 
 /// Whether the default of that column, or of the domain that is its type, calls a function or an
-/// operator that is not PostgreSQL's own, apart from the extension's `next_id()`.
-pub fn key_calls_other_function(table: Oid, own_schema: Oid) -> bool {
+/// operator that is not PostgreSQL's own.
+pub fn key_calls_function(table: Oid) -> bool {
     let query = "SELECT EXISTS (SELECT FROM pg_partitioned_table AS p
              JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
              LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
              JOIN pg_depend AS d ON (d.classid, d.objid) IN
                  (('pg_attrdef'::regclass::oid, f.oid), ('pg_type'::regclass::oid, a.atttypid))
-             WHERE p.partrelid = $1 AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)
-             AND d.refobjid IS DISTINCT FROM $2)";
-    let by_setting = catalog::function_in(own_schema, "next_id", &[]).map(|function| function.oid);
-    select(query, &[table.into(), by_setting.into()], |row| row.get::<bool>(1)) == [true]
+             WHERE p.partrelid = $1 AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass))";
+    select(query, &[table.into()], |row| row.get::<bool>(1)) == [true]
 }
 
 /// A table's row in `pg_partitioned_table`, by the current state of the catalog; `None` if the

@@ -834,7 +834,7 @@ fn tables_changed_during_the_move_are_detected() {
     let create = "CREATE TABLE insta5.new (id bigint PRIMARY KEY)";
     run(&mut a, &format!("BEGIN; {create}; PREPARE TRANSACTION 'new'"));
     run(&mut transaction, "COMMIT");
-    let named = "another transaction has created objects in schema insta5\n\
+    let named = "another transaction has created objects in schema insta5, or changed it\n\
         DETAIL: It waits for prepared transaction 'new' of role postgres with a lock on schema insta5, which ROLLBACK PREPARED 'new' ends.";
     fails(command, named);
     run(&mut a, "COMMIT PREPARED 'new'");
