@@ -144,14 +144,22 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     Ok(Dump { statements, definition, needed, rights, privileges, has_maintain })
 }
 
-/// Removes the commands for psql, `\restrict` and `\unrestrict`, from a dump.
+/// Removes what the server does not understand from a dump: the commands for psql, and a setting
+/// that pg_dump 17 and later write. Removes them only where pg_dump writes them, as an object, such
+/// as a function, can contain the same lines.
 fn statements(dump: &str) -> String {
-    let key = dump.lines().find_map(|line| line.strip_prefix("\\restrict ")).unwrap_or_default();
-    let own = [format!("\\restrict {key}"), format!("\\unrestrict {key}")];
-    let is_kept = |line: &&str| !own.iter().any(|own| own == line);
-    let dump = dump.split('\n').filter(is_kept).collect::<Vec<_>>().join("\n");
-    // pg_dump 17 and later write this line, but an older server does not have the setting.
-    dump.replacen("\nSET transaction_timeout = 0;\n", "\n", 1)
+    // The last line of the header that no object has written.
+    let end = dump.find("\nSELECT pg_catalog.set_config('search_path'").unwrap_or_default();
+    let (header, objects) = dump.split_at(end);
+    let key = header.lines().find_map(|line| line.strip_prefix("\\restrict "));
+    let is_kept =
+        |line: &&str| !line.starts_with("\\restrict ") && *line != "SET transaction_timeout = 0;";
+    let header = header.split('\n').filter(is_kept).collect::<Vec<_>>().join("\n");
+    // The key is random, so no object contains it.
+    let objects = key.map_or(objects.into(), |key| {
+        objects.replacen(&format!("\n\\unrestrict {key}\n"), "\n", 1)
+    });
+    header + &objects
 }
 
 /// The secrets of a connection string, and the variables that libpq reads instead. No variable
@@ -587,12 +595,18 @@ fn check_old_copy(server: &Server, session: &Connection) -> Result {
 mod tests {
     use super::*;
 
+    /// A line of the header, or of an object.
     #[test]
-    fn commands_for_psql_are_removed_from_a_dump() {
-        let dump = "--\n\n\\restrict aB3\nSET transaction_timeout = 0;\nSET x = 1;\n\\restrict other\n\\unrestrict aB3\n";
-        assert_eq!(statements(dump), "--\n\nSET x = 1;\n\\restrict other\n");
-        // Older versions do not write them.
-        assert_eq!(statements("SET x = 1;\n"), "SET x = 1;\n");
+    fn only_the_header_of_a_dump_is_changed() {
+        let search_path = "SELECT pg_catalog.set_config('search_path', '', false);";
+        let body = "\\restrict other\n\\unrestrict \nSET transaction_timeout = 0;\n\\restrict \n";
+        let dump = format!(
+            "--\n\n\\restrict aB3\n\nSET x = 1;\nSET transaction_timeout = 0;\nSET y = 1;\n{search_path}\n{body}\\unrestrict aB3\n\n"
+        );
+        let kept = format!("--\n\n\nSET x = 1;\nSET y = 1;\n{search_path}\n{body}\n");
+        assert_eq!(statements(&dump), kept);
+        // Older versions write neither.
+        assert_eq!(statements(&kept), kept);
     }
 
     #[test]
