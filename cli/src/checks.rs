@@ -382,19 +382,41 @@ fn missing_rights(
     if !source.schema().is_empty() {
         let query = include_str!("sql/owners_in_schema.sql");
         for owner in source.query(query, &[source.schema()])?.column::<String>()? {
-            for (server, facts) in [(source, here), (target, there)] {
-                if !facts.is_superuser
-                    && !server.holds(include_str!("sql/has_rights_of.sql"), &[&owner])?
-                {
-                    let name = &server.name;
-                    missing.push(format!(
-                        "the role that connects to {name} lacks the rights of {owner}, who owns objects of the shard: GRANT {owner} to it"
-                    ));
-                }
-            }
+            missing.extend(missing_right_of(&owner, source, here, false)?);
+            missing.extend(missing_right_of(&owner, target, there, true)?);
         }
     }
     Ok(missing)
+}
+
+/// Says that the role of the command lacks the rights of this owner, or cannot become it, as the
+/// dump does on the target, and the replication when it writes.
+fn missing_right_of(
+    owner: &str,
+    server: &Server,
+    facts: &Facts,
+    is_target: bool,
+) -> Result<Option<String>> {
+    let has = |right| server.holds(include_str!("sql/has_rights_of.sql"), &[owner, right]);
+    let lacks = if facts.is_superuser {
+        return Ok(None);
+    } else if !has("USAGE")? {
+        "lacks the rights of"
+    } else if is_target && !has("SET")? {
+        "cannot SET ROLE"
+    } else {
+        return Ok(None);
+    };
+    // GRANT without them keeps those that the membership has.
+    let options = match facts.major {
+        ..16 => "",
+        _ if is_target => " WITH INHERIT TRUE, SET TRUE",
+        _ => " WITH INHERIT TRUE",
+    };
+    let name = &server.name;
+    Ok(Some(format!(
+        "the role that connects to {name} {lacks} {owner}, who owns objects of the shard: GRANT {owner} to it{options}"
+    )))
 }
 
 /// The numbers of a version, to compare 0.10.0 with 0.9.0.

@@ -1312,9 +1312,17 @@ fn role_that_is_no_superuser_can_move() {
     if major >= 16 {
         check("GRANT pg_create_subscription to it there");
         let rights =
-            "GRANT pg_create_subscription, pg_monitor, keeper TO mover; ALTER ROLE mover REPLICATION;
-            GRANT CREATE ON DATABASE postgres TO mover, keeper";
+            "GRANT pg_create_subscription, pg_monitor TO mover; ALTER ROLE mover REPLICATION;
+            GRANT CREATE ON DATABASE postgres TO mover, keeper; GRANT keeper TO mover WITH INHERIT FALSE, SET FALSE";
         grant(&servers.b, rights);
+        check(
+            "b lacks the rights of keeper, who owns objects of the shard: GRANT keeper to it WITH INHERIT TRUE, SET TRUE",
+        );
+        grant(&servers.b, "GRANT keeper TO mover WITH INHERIT TRUE");
+        check(
+            "b cannot SET ROLE keeper, who owns objects of the shard: GRANT keeper to it WITH INHERIT TRUE, SET TRUE",
+        );
+        grant(&servers.b, "GRANT keeper TO mover WITH INHERIT TRUE, SET TRUE");
     } else {
         servers.connect_as("b", "mover password=secret", &["--trust", "keeper"]);
         check("is no superuser, which a subscription takes before PostgreSQL 16");
