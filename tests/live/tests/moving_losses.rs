@@ -35,11 +35,14 @@ fn row_level_security_that_applies_to_the_move_is_refused() {
     servers.connect_as("a", "mover", &["--trust", "keeper"]);
     run(
         &mut a,
-        "ALTER TABLE insta5.photos NO FORCE ROW LEVEL SECURITY; REVOKE INSERT ON insta5.counter FROM keeper",
+        "ALTER TABLE insta5.photos NO FORCE ROW LEVEL SECURITY; REVOKE INSERT ON insta5.counter FROM keeper;
+         REVOKE USAGE ON SCHEMA insta5 FROM keeper, PUBLIC",
     );
     let reason = "role keeper lacks a privilege on its own table insta5.counter";
-    servers.refuses(&["move", "5", "--to", "b"], reason);
-    run(&mut a, "GRANT INSERT ON insta5.counter TO keeper");
+    let said = servers.refuses(&["move", "5", "--to", "b"], reason);
+    let reason = "role keeper owns tables in schema insta5, but lacks USAGE on it";
+    assert!(said.contains(reason), "{said}");
+    run(&mut a, "GRANT INSERT ON insta5.counter TO keeper; GRANT USAGE ON SCHEMA insta5 TO keeper");
     servers.command(&["move", "5", "--to", "b"]);
     assert_eq!(one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.photos"), 1000);
 }
