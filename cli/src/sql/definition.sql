@@ -15,7 +15,7 @@ WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = cur
     SELECT c.* FROM pg_class AS c JOIN n ON n.oid = relnamespace WHERE relkind NOT IN ('i', 'I', 't')
 ), types AS MATERIALIZED (
     SELECT t.* FROM pg_type AS t JOIN n ON n.oid = typnamespace
-    WHERE typcategory <> 'A' AND typrelid NOT IN (SELECT oid FROM relations WHERE relkind <> 'c')
+    WHERE NOT EXISTS (SELECT FROM pg_type AS e WHERE e.typarray = t.oid) AND typrelid NOT IN (SELECT oid FROM relations WHERE relkind <> 'c')
 ), attributes AS MATERIALIZED (
     SELECT attrelid, attnum, atttypid, a.xmin FROM pg_attribute AS a JOIN relations AS r ON r.oid = attrelid WHERE attnum > 0
 ), parts (type) AS (
@@ -34,7 +34,8 @@ WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = cur
     UNION ALL
     SELECT 'pg_class', oid, 'pg_class', oid, concat(to_jsonb(r) - '{relpages,reltuples,relallvisible,relallfrozen,relfrozenxid,relminmxid,relhasrules,
         relhassubclass,relhasindex,relhastriggers,relfilenode,reltoastrelid,relispopulated,relacl}'::text[],
-        coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner))) FROM relations AS r
+        coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner)),
+        (SELECT reloptions FROM pg_class AS t WHERE t.oid = r.reltoastrelid)) FROM relations AS r
     UNION ALL
     SELECT 'pg_class', attrelid, 'pg_attribute', 0, concat_ws(' ', attnum, xmin) FROM attributes
     UNION ALL
@@ -90,6 +91,13 @@ WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = cur
     SELECT 'pg_type', enumtypid, 'pg_enum', 0, concat_ws(' ', e.oid, e.xmin) FROM pg_enum AS e JOIN types AS t ON t.oid = enumtypid
     UNION ALL
     SELECT 'pg_type', rngtypid, 'pg_range', 0, r::text FROM pg_range AS r JOIN types AS t ON t.oid = rngtypid
+    UNION ALL
+    -- Any role can create a cast between these types and its own.
+    SELECT 'pg_type', t.oid, 'pg_cast', c.oid, c::text FROM pg_type AS t JOIN n ON n.oid = t.typnamespace JOIN pg_cast AS c ON t.oid IN (castsource, casttarget)
+        JOIN pg_type AS o ON o.oid = CASE t.oid WHEN castsource THEN casttarget ELSE castsource END
+    WHERE o.typnamespace = n.oid OR pg_has_role(o.typowner, t.typowner, 'USAGE')
+    UNION ALL
+    SELECT 'pg_type', t.oid, 'pg_transform', f.oid, f::text FROM pg_transform AS f JOIN pg_type AS t ON t.oid = trftype JOIN n ON n.oid = typnamespace
     UNION ALL
     SELECT 'pg_operator', o.oid, 'pg_operator', o.oid, o::text FROM pg_operator AS o JOIN n ON n.oid = oprnamespace
     UNION ALL

@@ -282,6 +282,8 @@ const SCHEMA: &str = "CREATE ROLE reader; CREATE ROLE keeper; GRANT SELECT ON in
     INSERT INTO insta5.left VALUES (1, 1); INSERT INTO insta5.right VALUES (2, 2);
     CREATE FUNCTION insta5.double() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
     CREATE TRIGGER double AFTER INSERT ON insta5.right FOR EACH ROW EXECUTE FUNCTION insta5.double();
+    CREATE DOMAIN insta5.tags AS text[] CHECK (cardinality(VALUE) < 3);
+    CREATE TABLE insta5.tagged (id int PRIMARY KEY, tags insta5.tags) WITH (toast.autovacuum_enabled = off);
     CREATE INDEX left_x ON insta5.left (x); COMMENT ON INDEX insta5.left_x IS 'kept';
     CREATE VIEW insta5.lefts AS SELECT * FROM insta5.left; CREATE MATERIALIZED VIEW insta5.seen AS SELECT count(*) FROM insta5.lefts";
 
@@ -298,7 +300,7 @@ fn maintenance_does_not_disturb_a_move() {
         "ANALYZE",
         "VACUUM insta5.photos",
         "VACUUM (FREEZE) insta5.photos",
-        "VACUUM FULL insta5.photos",
+        "VACUUM FULL insta5.photos, insta5.tagged",
         "CLUSTER insta5.photos USING photos_pkey",
         "REINDEX TABLE CONCURRENTLY insta5.photos",
         "REINDEX TABLE CONCURRENTLY insta5.left",
@@ -325,7 +327,8 @@ fn maintenance_does_not_disturb_a_move() {
 
 /// Statements that any role can call on objects of others, with USAGE on the schema or without.
 /// They change no privilege, but write rows of the catalogs, or privileges of objects to come.
-const NO_CHANGES: [&str; 5] = [
+const NO_CHANGES: [&str; 6] = [
+    "CREATE TYPE pg_temp.own AS ENUM ('good'); CREATE CAST (pg_temp.own AS insta5.mood) WITH INOUT",
     "GRANT USAGE ON TYPE insta5.left, insta5.mood TO reader",
     "GRANT EXECUTE ON FUNCTION insta5.next_id(), insta5.double() TO reader",
     "GRANT SELECT ON insta5.photos TO reader",
@@ -358,6 +361,7 @@ fn grants_that_change_no_privilege_do_not_disturb_a_move() {
     }
     run(&mut other, "COMMIT");
     outcome(command).unwrap();
+    run(&mut a, "DROP TYPE pg_temp.own CASCADE"); // with the cast
     servers.command(&["clean", "5"]);
 }
 
@@ -375,6 +379,8 @@ const CHANGES: &str = r#"
     a | ALTER TYPE feeling RENAME VALUE 'good' TO 'new'; ALTER TYPE feeling RENAME VALUE 'new' TO 'good'; ALTER TYPE pair DROP ATTRIBUTE n; ALTER TYPE pair ADD ATTRIBUTE n int | type public.feeling, type public.pair | SELECT
     a | GRANT USAGE ON TYPE insta5.mood, insta5.left TO reader; REVOKE EXECUTE ON FUNCTION insta5.double() FROM PUBLIC | function insta5.double(), table insta5."left", type insta5.mood | REVOKE ALL ON TYPE insta5.mood, insta5.left FROM reader; GRANT EXECUTE ON FUNCTION insta5.double() TO PUBLIC
     a | ALTER DEFAULT PRIVILEGES IN SCHEMA insta5 GRANT SELECT ON TABLES TO reader | schema insta5 | ALTER DEFAULT PRIVILEGES IN SCHEMA insta5 REVOKE ALL ON TABLES FROM reader
+    a | ALTER DOMAIN insta5.tags DROP CONSTRAINT tags_check; ALTER TABLE insta5.tagged RESET (toast.autovacuum_enabled); CREATE CAST (insta5.mood AS int) WITH INOUT | table insta5.tagged, type insta5.mood, type insta5.tags | ALTER TABLE insta5.tagged SET (toast.autovacuum_enabled = off); DROP CAST (insta5.mood AS int)
+    a | REVOKE USAGE ON TYPE insta5.tags FROM PUBLIC; CREATE CAST (insta5.left AS text) WITH INOUT; CREATE TRANSFORM FOR insta5.mood LANGUAGE plpgsql (FROM SQL WITH FUNCTION from_sql(internal)) | type insta5."left", type insta5.mood, type insta5.tags | DROP CAST (insta5.left AS text); DROP TRANSFORM FOR insta5.mood LANGUAGE plpgsql
     b | CREATE INDEX extra ON insta5.left (x, id); REVOKE SELECT ON insta5.photos FROM reader; COMMENT ON VIEW insta5.lefts IS 'new' | table insta5."left", table insta5.photos, view insta5.lefts | SELECT"#;
 
 /// Every change of a definition fails the move, on whichever server, also one that was undone if it
@@ -385,7 +391,8 @@ fn change_of_a_definition_fails_the_move() {
     let mut a = servers.a.connect();
     let types =
         "CREATE TYPE feeling AS ENUM ('good'); CREATE TYPE feelings AS RANGE (SUBTYPE = feeling);
-        CREATE TYPE pair AS (n int, f feelings); CREATE DOMAIN pairs AS pair[]";
+        CREATE TYPE pair AS (n int, f feelings); CREATE DOMAIN pairs AS pair[];
+        CREATE FUNCTION from_sql(internal) RETURNS internal IMMUTABLE LANGUAGE internal AS 'boolin'";
     run(&mut a, &format!("{SCHEMA}; {types}; ALTER TABLE insta5.right ADD pairs pairs"));
     let on_b = format!("CREATE ROLE reader; CREATE ROLE keeper; {types}");
     run(&mut servers.b.connect(), &on_b);
