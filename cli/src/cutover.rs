@@ -19,10 +19,11 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How often stopping writes is repeated, and how long each attempt may wait for locks.
+/// How often stopping writes is repeated, and the least time between the attempts.
 const TRIES: u32 = 60;
-const WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long the sequences are read before writes are stopped.
+const WARM_UP: Duration = Duration::from_secs(1);
 /// Interval between checks whether the target has caught up.
 const POLL: Duration = Duration::from_millis(1);
 
@@ -192,7 +193,7 @@ pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Conn
 fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
     trust::require(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;
     source.compare_definition(&source.connection(), recorded)?;
-    match states(source, Deadline::begin(WAIT)) {
+    match states(source, Deadline::begin(WARM_UP)) {
         // The error of the closing names the session with the lock.
         Err(error) if is_timeout(error.sqlstate()) => check_interrupt()?,
         result => drop(result?),
@@ -253,9 +254,10 @@ fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Dead
         let problem = || format!("{PROBLEM} on {}", source.name);
         let mut has_locks = false;
         let closed = source.transaction(|session| {
-            // A single lock for less time, as writers wait behind it.
+            // A single lock for less time, as writers wait behind it. That for each sequence is
+            // also work, which has as much time as there is.
             session.run("SET LOCAL lock_timeout = '500ms'").context(problem)?;
-            let lock = within(WAIT.min(limit), LOCK);
+            let lock = deadline.within(LOCK);
             source.run_against_blockers(&lock, false, Some(&watcher), PROBLEM)?;
             has_locks = true;
             session.run(&deadline.within("")).context(problem)?;
@@ -266,15 +268,19 @@ fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Dead
         });
         match closed {
             Ok(()) => return Ok(deadline),
-            // Writers have waited for as long as they may.
-            Err(error) if has_locks && error.sqlstate() == "57014" => {
+            // With all locks, writers have waited for as long as they may.
+            Err(error)
+                if has_locks && error.sqlstate() == "57014"
+                    || tries == TRIES
+                    || !is_passing(error.sqlstate()) =>
+            {
                 check_interrupt()?;
                 return Err(deadline.explain(error));
             }
-            Err(error) if is_passing(error.sqlstate()) && tries < TRIES => tries += 1,
-            Err(error) => return Err(error),
+            Err(_) => tries += 1,
         }
-        Connection::pause(PAUSE);
+        // Otherwise writers would nearly always wait behind attempts that take long.
+        Connection::pause(PAUSE.max(deadline.began.elapsed() / 2));
     }
 }
 

@@ -535,7 +535,28 @@ fn sessions_that_take_turns_do_not_keep_writes_stopped() {
     assert!(said.contains("DETAIL: It waits for process "), "{said}");
     assert!(said.contains(" of role reader with a lock on sequence insta5.s"), "{said}");
     assert!(said.contains("Writes continue on a"), "{said}");
-    servers.command(&["move", "5", "--to", "b"]);
+    wait_for_several_locks(&servers);
+}
+
+/// Writes are stopped only once if each lock on the old server is released in time.
+fn wait_for_several_locks(servers: &Servers) {
+    let sessions: Vec<_> = (1..6)
+        .map(|n| {
+            let mut session = servers.a.connect();
+            run(&mut session, &format!("BEGIN; SELECT nextval('insta5.s{n}')"));
+            (n, session)
+        })
+        .collect();
+    let command = servers.start_command(&["move", "5", "--to", "b", "--stop", "60"]);
+    for (n, mut session) in sessions {
+        servers.a.wait_until(&format!(
+            "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'insta5.s{n}'::regclass AND NOT granted)"
+        ));
+        thread::sleep(Duration::from_millis(300));
+        run(&mut session, "COMMIT");
+    }
+    outcome(command).unwrap();
+    assert!(!servers.a.log().contains("canceling statement due to statement timeout"));
 }
 
 /// Begins a transaction of this role that keeps a lock on the relation: nextval takes it before it
