@@ -526,6 +526,22 @@ pub fn unpublish(source: &Server) -> Result {
     Ok(())
 }
 
+/// Drops the schema. It waits for each lock for two seconds, and for all of them not much longer:
+/// all that it does takes less than two milliseconds for each relation.
+const DROP_SCHEMA: &str = concat!(
+    "SELECT set_config('move.until', (clock_timestamp() + interval '3 s' + count(*) * interval '2 ms')::text, true)
+     FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = current_setting('move.schema');",
+    include_str!("sql/limit.sql"),
+    "SET LOCAL lock_timeout = '2s';
+     DO $$ BEGIN
+         -- Before 18 a GRANT locks only the row of the schema.
+         IF current_setting('is_superuser')::boolean AND current_setting('server_version_num')::int < 180000 THEN
+             PERFORM FROM pg_namespace WHERE nspname = current_setting('move.schema') FOR UPDATE;
+         END IF;
+         EXECUTE format('DROP SCHEMA %I CASCADE', current_setting('move.schema'));
+     END $$"
+);
+
 /// Drops the schema, if it exists. Fails if the schema is not closed, if an object outside depends
 /// on one in it, or if rows were written to an old copy after it was closed.
 pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
@@ -551,11 +567,30 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
         if locked != tables {
             fail!("{}: other sessions have changed its tables; run the command again", problem());
         }
+        // DROP SCHEMA would lock what depends on the copy, and wait for it.
         require_nothing_else_is_dropped(server, session)?;
-        let drop_schema = "SET LOCAL lock_timeout = '2s'; DO $$ BEGIN EXECUTE format('DROP SCHEMA %I CASCADE', current_setting('move.schema')); END $$";
-        // It waits for sessions that use a sequence or a view, while the tables are locked.
-        run(drop_schema).map(drop)
+        // While the tables are locked, it waits for sessions that use a sequence or a view, or have
+        // created an object. So it drops, too, what these and others commit meanwhile.
+        run(DROP_SCHEMA)?;
+        if !has_only(server, &watcher, &tables)? {
+            fail!("{}: other sessions have changed its tables; run the command again", problem());
+        }
+        require_nothing_else_is_dropped(server, &watcher)?;
+        // A COMMIT that is canceled would not wait for a synchronous standby.
+        session.run("SET LOCAL statement_timeout = 0").context(problem).map(drop)
     })
+}
+
+/// Whether the schema has no other tables than these, in a session that still sees what another one
+/// has dropped. Limits this and the next statements of the session, since others wait for the locks
+/// of that other one.
+fn has_only(server: &Server, watcher: &Connection, tables: &str) -> Result<bool> {
+    let problem = || server.problem();
+    watcher.run("SET statement_timeout = '5s'").context(problem)?;
+    let query =
+        "SELECT NOT EXISTS (SELECT FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace
+        WHERE nspname = $1 AND relkind IN ('r', 'p') AND pg_class.oid <> ALL ($2::oid[]))";
+    watcher.query(query, &[server.schema(), tables]).context(problem)?.one().map_err(Error::from)
 }
 
 /// Checks that DROP SCHEMA drops nothing outside the schema, and no extension.

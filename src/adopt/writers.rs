@@ -211,8 +211,13 @@ fn lock_table(columns: &[Column], lock: TableLock, attempts: &Attempts) -> Resul
     };
     attempts.wait(table, || locks::lock_schema_of(table));
     if !matches!(lock, TableLock::AgainstWriters) {
+        // Only its owner can write the rows of a relation on which nobody else has a privilege.
+        let shared = "SELECT oid FROM pg_class WHERE oid = ANY ($1) AND (relacl IS NOT NULL
+             OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = pg_class.oid AND attacl IS NOT NULL))";
         let names = || columns.iter().map(|column| column.name.as_str());
-        locked.iter().for_each(|one| attempts.lock_rows(*one, names()));
+        for relation in select(shared, &[locked.into()], |row| row.get::<Oid>(1)) {
+            attempts.lock_rows(relation, names());
+        }
     }
     Ok(())
 }

@@ -108,12 +108,12 @@ fn create_id_partitions(
         let count = missing.len();
         let tables: Vec<(Oid, Range)> = parent
             .within_limit(count, || missing.into_iter().map(create).collect::<Result<_, _>>())??;
-        let lock_row =
-            || locks::in_time(|| locks::lock_rows_of_relation(parent.oid, iter::empty()));
-        guc::with_lock_limit(lock_row).ok_or_else(|| locks::not_available(parent.oid))?;
         related::lock_all_and_check(parent.oid, Change::Attach)?;
         // Now other sessions wait for this one.
-        let attach = || tables.iter().for_each(|(table, range)| parent.attach(*table, *range));
+        let attach = || {
+            locks::lock_rows_of_relation(parent.oid, iter::empty());
+            tables.iter().for_each(|(table, range)| parent.attach(*table, *range));
+        };
         let attached = parent.within_limit(count, || {
             locks::waiting_briefly(|| subtransaction::unless_hindered(attach))
         })?;

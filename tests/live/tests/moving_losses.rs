@@ -2,11 +2,12 @@
 //! error.
 
 use crate::moving::{
-    HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, cases, fails, fill, kill_group, leftovers,
+    HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, WAITS, cases, fails, fill, kill_group, leftovers,
     move_blocked_after_copy, move_blocked_before_stop, outcome, while_closing_is_lost,
 };
 use instagram_id_live::*;
 use postgres::Client;
+use std::time::Duration;
 
 /// The initial copy reads the tables as the role of the conninfo, and the replication writes as the
 /// owner. If a policy applies to one of them, rows are lost.
@@ -145,7 +146,8 @@ fn clean_drops_nothing_that_was_not_moved() {
     let mut a = servers.a.connect();
     run(
         &mut a,
-        "CREATE COLLATION insta5.german FROM \"C\"; CREATE TEXT SEARCH CONFIGURATION insta5.words (COPY = simple);
+        "CREATE VIEW insta5.one AS SELECT 1; CREATE VIEW insta5.two AS SELECT 2; CREATE VIEW insta5.three AS SELECT 3;
+         CREATE COLLATION insta5.german FROM \"C\"; CREATE TEXT SEARCH CONFIGURATION insta5.words (COPY = simple);
          CREATE TYPE insta5.mood AS ENUM ('good'); CREATE TABLE insta5.parts (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
          INSERT INTO pg_extension SELECT 99999, 'pretended', 10, 'public'::regnamespace, true, '1', NULL, NULL;
          INSERT INTO pg_depend VALUES ('pg_extension'::regclass, 99999, 0, 'pg_namespace'::regclass, 'public'::regnamespace, 0, 'n');
@@ -163,6 +165,7 @@ fn clean_drops_nothing_that_was_not_moved() {
         assert!(said.contains(reason), "{change}: {said}");
         run(&mut a, undo);
     }
+    what_is_created_while_clean_waits_is_kept(&servers);
     // As after b was restored from a backup of before the move, without the shard and with it.
     let mut b = servers.b.connect();
     run(&mut b, "ALTER SCHEMA insta5 RENAME TO later");
@@ -177,6 +180,45 @@ fn clean_drops_nothing_that_was_not_moved() {
     servers.command(&["clean", "5"]);
     assert!(!one::<bool>(&mut a, HAS_SCHEMA));
     assert_eq!(texts(&mut a, "SELECT word::text FROM words_of_pretended"), ["kept"]);
+}
+
+/// `clean` waits for sessions that read views or create tables. It drops nothing that others create
+/// meanwhile, and waits no longer if it is for several views.
+fn what_is_created_while_clean_waits_is_kept(servers: &Servers) {
+    let mut a = servers.a.connect();
+    let audit = "CREATE TABLE audit (mood insta5.mood); INSERT INTO audit VALUES ('good')";
+    let late = "CREATE TABLE insta5.late (n int); INSERT INTO insta5.late VALUES (1)";
+    for (holds, meanwhile, reason, undo) in [
+        (late, "", "on a: other sessions have changed its tables;", "DROP TABLE insta5.late"),
+        ("SELECT FROM insta5.one", audit, "column mood of table public.audit;", "DROP TABLE audit"),
+    ] {
+        let mut other = servers.a.connect();
+        run(&mut other, &format!("BEGIN; {holds}"));
+        let command = servers.start_command(&["clean", "5"]);
+        servers.a.wait_until(WAITS);
+        run(&mut a, meanwhile);
+        run(&mut other, "COMMIT");
+        fails(command, reason);
+        run(&mut a, undo);
+    }
+    let mut readers = ["one", "two", "three"].map(|view| {
+        let mut reader = servers.a.connect();
+        run(&mut reader, &format!("BEGIN; SELECT FROM insta5.{view}"));
+        (view, reader)
+    });
+    let mut command = servers.start_command(&["clean", "5"]);
+    while command.try_wait().unwrap().is_none() {
+        for (view, reader) in &mut readers {
+            let waits = format!(
+                "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'insta5.{view}'::regclass AND NOT granted)"
+            );
+            if one(&mut a, &waits) {
+                std::thread::sleep(Duration::from_millis(1500));
+                run(reader, "COMMIT");
+            }
+        }
+    }
+    fails(command, "DETAIL: It waits for process ");
 }
 
 /// The next transaction.
@@ -432,7 +474,7 @@ fn change_of_a_definition_is_noticed_while_rows_are_copied() {
     let mut other = servers.b.connect();
     run(&mut other, "BEGIN; LOCK TABLE pg_subscription_rel IN SHARE MODE");
     let command = servers.start_command(&["move", "5", "--to", "b"]);
-    servers.b.wait_until(crate::moving::WAITS);
+    servers.b.wait_until(WAITS);
     assert!(!kill_group(command));
     run(&mut other, "COMMIT");
     run(&mut a, "CREATE TABLE insta5.part1 PARTITION OF insta5.parts FOR VALUES FROM (10) TO (20)");
