@@ -680,7 +680,8 @@ errors! {
     /// `lock_timeout` if that is shorter, or for half a second while others wait for it.
     SchemaLocked { schema: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain a lock on schema {schema}",
-        detail("Another transaction has renamed or dropped it, and is still open. Its owner, role {owner}, can do that."),
+        detail("Another transaction has renamed or dropped it, or granted a privilege on it, and is still open. Its owner, role {owner}, \
+            can rename it; each role that may use it can call GRANT."),
         hint("Try again when it has ended; pg_prepared_xacts lists those that are prepared.");
 
     /// While a partition function changed a table whose owner lacks the rights of the caller, it

@@ -258,8 +258,9 @@ fn columns_filled_by(adopted: &[Adopted], callers: &Callers) -> Vec<Column> {
 }
 
 /// The functions of a shard that are not among the adopted ones. Those of roles whose rights the
-/// caller lacks, or that are not of the shard's owner, were created since, and stay. All stay if no original has generated ids from the shard's own sequence: then
-/// the shard was there before the adoptions.
+/// caller lacks, or that are not of the shard's owner, were created since, and stay. All stay if no
+/// original has generated ids from the shard's own sequence: then the shard was there before the
+/// adoptions.
 fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<Function> {
     if !adopted.iter().any(|one| one.is_on_own_sequence(definition)) {
         return vec![];

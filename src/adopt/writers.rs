@@ -187,7 +187,7 @@ pub fn lock_out_writers_if_available(
     Ok(columns)
 }
 
-/// These columns, which are sorted by table, in groups.
+/// Groups of these columns, of which those of a table follow each other.
 fn by_table(columns: &[Column]) -> impl Iterator<Item = &[Column]> {
     columns.chunk_by(|one, next| one.table == next.table)
 }
@@ -211,13 +211,8 @@ fn lock_table(columns: &[Column], lock: TableLock, attempts: &Attempts) -> Resul
     };
     attempts.wait(table, || locks::lock_schema_of(table));
     if !matches!(lock, TableLock::AgainstWriters) {
-        // Only its owner can write the rows of a relation on which nobody else has a privilege.
-        let shared = "SELECT oid FROM pg_class WHERE oid = ANY ($1) AND (relacl IS NOT NULL
-             OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = pg_class.oid AND attacl IS NOT NULL))";
         let names = || columns.iter().map(|column| column.name.as_str());
-        for relation in select(shared, &[locked.into()], |row| row.get::<Oid>(1)) {
-            attempts.lock_rows(relation, names());
-        }
+        locked.iter().for_each(|one| attempts.lock_rows(*one, names()));
     }
     Ok(())
 }
@@ -235,9 +230,9 @@ fn writers_busy(relation: Oid) -> Error {
     Error::WritersBusy { name: names::relation(relation) }
 }
 
-/// Runs `f`, which replaces or drops these functions of the shard, and creates others, while writers
-/// are kept out. Each role with CREATE on the schema can keep one of their names busy as long as it
-/// likes.
+/// Runs `f`, which replaces or drops these functions of the shard, and creates others, while
+/// writers are kept out. Each role with CREATE on the schema can keep one of their names busy as
+/// long as it likes.
 pub fn change_functions<T>(
     shard: Shard,
     function: &Function,

@@ -32,7 +32,6 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_qualified_identifier};
-use std::iter;
 use std::time::Duration;
 
 /// The maximum number of periods ahead: 27 years of days.
@@ -110,10 +109,7 @@ fn create_id_partitions(
             .within_limit(count, || missing.into_iter().map(create).collect::<Result<_, _>>())??;
         related::lock_all_and_check(parent.oid, Change::Attach)?;
         // Now other sessions wait for this one.
-        let attach = || {
-            locks::lock_rows_of_relation(parent.oid, iter::empty());
-            tables.iter().for_each(|(table, range)| parent.attach(*table, *range));
-        };
+        let attach = || tables.iter().for_each(|(table, range)| parent.attach(*table, *range));
         let attached = parent.within_limit(count, || {
             locks::waiting_briefly(|| subtransaction::unless_hindered(attach))
         })?;

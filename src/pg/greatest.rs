@@ -40,7 +40,8 @@ pub fn greatest_at_most(table: Oid, column: &str, limit: i64) -> Result<Option<i
         // SAFETY: locks a relation, or an OID that has become free.
         unsafe { pg_sys::LockRelationOid(table, AccessShareLock) };
         let number = catalog::column_number(table, column).unwrap_or(0);
-        // SAFETY: looks up any OID and number. A table that exists under the lock stays, and so does its column.
+        // SAFETY: looks up any OID and number. A table that exists under the lock stays, and so
+        // does its column.
         unsafe {
             if number <= 0
                 || pg_sys::getBaseType(pg_sys::get_atttype(table, number)) != pg_sys::INT8OID

@@ -44,14 +44,15 @@ impl Raw<'_> {
 /// A statement looks its names up again after each wait for a lock. Without this, the owner of the
 /// schema could give the name to another schema meanwhile, and with it to his own objects.
 ///
-/// A GRANT on the schema neither waits for the lock nor keeps it from being taken.
+/// The row is locked `FOR SHARE`, for which a GRANT waits: after `FOR KEY SHARE`, PostgreSQL can
+/// let a session that has called GRANT rename the row that it has put in place of the locked one.
 pub fn lock_schema(schema: Oid) -> bool {
     let deadline = Instant::now() + guc::lock_limit();
     let class = pg_sys::NamespaceRelationId;
     guc::with_lock_timeout(deadline.saturating_duration_since(Instant::now()), || {
         lock_object(class, schema, 0, pg_sys::AccessShareLock);
     });
-    lock_row_until(deadline, &Row::of(class, schema), pg_sys::LockTupleMode::LockTupleKeyShare)
+    lock_row_until(deadline, &Row::of(class, schema), pg_sys::LockTupleMode::LockTupleShare)
 }
 
 /// The row of an object in its catalog.
@@ -140,9 +141,7 @@ fn lock_row_until(deadline: Instant, row: &Row, mode: pg_sys::LockTupleMode::Typ
 fn lock_row(row: &Row, mode: pg_sys::LockTupleMode::Type) -> Option<pg_sys::TM_Result::Type> {
     let share = pg_sys::RowShareLock as pg_sys::LOCKMODE;
     let wait = pg_sys::LockWaitPolicy::LockWaitBlock;
-    // A lock that leaves the other columns free is also for the row that a change of these, such as
-    // a GRANT, is about to put in place of this one. The session of the change could rename it.
-    let follow_updates = mode == pg_sys::LockTupleMode::LockTupleKeyShare;
+    let follow_updates = false;
     let is_of_relation = row.catalog == pg_sys::RelationRelationId;
     let of_position = pg_sys::ExclusiveLock as pg_sys::LOCKMODE;
     // SAFETY: a scan of a catalog by an index. The keys outlive it. The row that it has found stays

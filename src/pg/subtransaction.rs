@@ -21,8 +21,8 @@ pub fn unless_hindered<T>(f: impl FnOnce() -> T) -> Option<T> {
     subtransaction(f, |_| true, is_passing).ok()
 }
 
-/// Whether the statement has failed because of what another session is doing: with a lock timeout, a
-/// deadlock, or because that session has written the same row of a catalog, as a GRANT does.
+/// Whether the statement has failed because of what another session is doing: with a lock timeout,
+/// a deadlock, or because that session has written the same row of a catalog, as a GRANT does.
 fn is_passing(error: &ErrorReportWithLevel) -> bool {
     match error.sql_error_code() {
         PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE

@@ -817,21 +817,23 @@ fn commits_that_are_flushed_late_do_not_delay_a_move() {
     });
 }
 
+/// Grants that grant nothing on sequences, one after the other.
+const QUICK_GRANTS: &str = "DO $$ BEGIN
+    FOR n IN 1..300 LOOP
+        BEGIN
+            EXECUTE format('GRANT ALL ON SEQUENCE insta5.c%s_id_seq TO app', 1 + n % 3);
+        EXCEPTION WHEN internal_error OR deadlock_detected THEN NULL;
+        END;
+        COMMIT;
+        PERFORM pg_sleep(0.002);
+    END LOOP;
+END $$";
+
 /// A role that may use the schema and its sequence calls GRANT again and again on both servers.
 /// That changes no privilege, but writes the rows of the catalog that the move has to change. After
 /// each command one of the servers accepts writes.
 #[test]
 fn grants_that_change_nothing_keep_no_shard_closed() {
-    const QUICK_GRANTS: &str = "DO $$ BEGIN
-        FOR n IN 1..300 LOOP
-            BEGIN
-                EXECUTE format('GRANT ALL ON SEQUENCE insta5.c%s_id_seq TO app', 1 + n % 3);
-            EXCEPTION WHEN internal_error OR deadlock_detected THEN NULL;
-            END;
-            COMMIT;
-            PERFORM pg_sleep(0.002);
-        END LOOP;
-    END $$";
     let servers = Servers::start();
     fill(&servers, 100);
     for server in [&servers.a, &servers.b] {
