@@ -240,7 +240,12 @@ pub fn change_functions<T>(
     f: impl FnOnce() -> T,
 ) -> Result<T, Error> {
     let locked = || {
-        changed.iter().for_each(|function| locks::lock_row_of_function(*function));
+        // The object before its row: from 18 on, a GRANT waits for the row while it has a lock on
+        // the object, for which DROP FUNCTION waits.
+        for function in changed {
+            locks::lock_function(*function, pg_sys::AccessExclusiveLock);
+            locks::lock_row_of_function(*function);
+        }
         f()
     };
     locks::waiting_briefly(|| locks::in_time(locked)).ok_or_else(|| Error::FunctionsLocked {
