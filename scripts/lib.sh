@@ -189,7 +189,7 @@ ON_REQUEST="contrib clients packages majors citus"
 
 # The tests that depend on a major's layout of pages, WAL and catalogs, on how it plans, runs
 # functions in SQL, writes files and replicates, or on what Debian has for it, as a part of a pattern.
-DIFFERING='adopt|copy|crash|disk_faults|fleet|leaks|moving|partition_managers|portable|replicated_sequences|take_over|takeover_misuse|two_primaries'
+DIFFERING='copy|crash|disk_faults|fleet|leaks|partition_managers|portable|replicated_sequences|take_over|takeover_misuse|two_primaries'
 
 # The live tests that a change of a function, a page, a message or the catalog can break, and that
 # take seconds.

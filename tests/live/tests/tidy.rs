@@ -156,7 +156,7 @@ fn postgresql_majors_are_the_same_everywhere() {
         let majors: Vec<String> =
             majors().into_iter().filter(|row| row[2] == tests).map(|[major, ..]| major).collect();
         let (last, others) = majors.split_last().unwrap();
-        if others.is_empty() { last.clone() } else { format!("{} and {last}", others.join(", ")) }
+        format!("{} and {last}", others.join(", "))
     };
     let tested = format!("all tests on {}, and on {} those that", list("all"), list("brief"));
     assert!(
