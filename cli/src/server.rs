@@ -75,6 +75,10 @@ pub fn within(time: Duration, statements: &str) -> String {
 pub const LOCK: &str = concat!(
     locked!("sql/lock.sql", "SHARE ROW EXCLUSIVE MODE"),
     include_str!("sql/limit.sql"),
+    include_str!("sql/alter_sequences.sql"),
+    include_str!("sql/limit.sql"),
+    include_str!("sql/wait_for_creators.sql"),
+    include_str!("sql/limit.sql"),
     include_str!("sql/lock_rows.sql")
 );
 
@@ -85,7 +89,9 @@ pub const CLOSE: &str = concat!(lock_relations!(""), include_str!("sql/close.sql
 pub const OPEN: &str = concat!(
     locked!("sql/lock_rows.sql", ""),
     include_str!("sql/limit.sql"),
-    include_str!("sql/open.sql")
+    include_str!("sql/open.sql"),
+    include_str!("sql/limit.sql"),
+    include_str!("sql/alter_sequences.sql")
 );
 
 /// Drops the triggers of an open shard, one table at a time.
@@ -430,7 +436,7 @@ impl Server {
                 is_watched = look("0");
             }
         });
-        // From lock.sql and lock_relations.sql, for this function.
+        // From wait_for_creators.sql and lock_relations.sql, for this function.
         const OID: &str = "Its OID is ";
         if let Err(error) = &mut result
             && let Some(detail) = error.detail.take_if(|detail| detail.starts_with(OID))

@@ -168,23 +168,22 @@ pub fn lock_out_writers(
 /// other sessions keep locked go to `leave_out`, with the reason: other roles must not be able to
 /// prevent that the rest is locked.
 pub fn lock_out_writers_if_available(
-    mut columns: Vec<Column>,
+    columns: &[Column],
     lock: TableLock,
     leave_out: impl Fn(&Column, Error),
 ) -> Result<Vec<Column>, Error> {
-    let mut tables: Vec<Oid> = columns.iter().map(|column| column.table).collect();
-    tables.dedup();
-    let busy = locks::lock_available(&tables, |table, attempts| {
-        let mut of_table = by_table(&columns).filter(|columns| columns[0].table == table);
-        of_table.try_for_each(|columns| lock_table(columns, lock, attempts)).map(|()| true)
-    })?;
-    columns.retain(|column| {
-        let found = busy.iter().find(|(table, _)| *table == column.table);
-        found.iter().for_each(|(_, relation)| leave_out(column, writers_busy(*relation)));
-        found.is_none()
-    });
-    lock_on_other_nodes(&columns, lock);
-    Ok(columns)
+    let groups: Vec<_> = by_table(columns).collect();
+    let busy =
+        locks::lock_available(&groups, |columns, attempts| lock_table(columns, lock, attempts))?;
+    let mut locked = vec![];
+    for (columns, busy) in groups.into_iter().zip(busy) {
+        match busy {
+            None => locked.extend_from_slice(columns),
+            Some(busy) => columns.iter().for_each(|column| leave_out(column, writers_busy(busy))),
+        }
+    }
+    lock_on_other_nodes(&locked, lock);
+    Ok(locked)
 }
 
 /// Groups of these columns, of which those of a table follow each other.

@@ -135,8 +135,8 @@ fn convert_group(
     definition: &Definition,
     parts: &ShardParts,
 ) -> Result<Vec<Candidate>, Error> {
-    let columns = group.into_iter().map(|candidate| candidate.column).collect();
-    let locked = lock_out_writers_if_available(columns, TableLock::ToAlterOnly, |column, why| {
+    let columns: Vec<_> = group.into_iter().map(|candidate| candidate.column).collect();
+    let locked = lock_out_writers_if_available(&columns, TableLock::ToAlterOnly, |column, why| {
         warn_kept(column, WhyKept::Fails(why.in_one_line()));
     })?;
     parts.check_next_id(definition.schema, definition.sequence)?;

@@ -148,20 +148,20 @@ fn lock_row(row: &Row, mode: pg_sys::LockTupleMode::Type) -> Option<pg_sys::TM_R
     // where it is until the scan has ended. An error ends the scan and releases the snapshot with
     // the transaction.
     unsafe {
-        let catalog = pg_sys::table_open(row.catalog, share);
+        let relation = pg_sys::table_open(row.catalog, share);
         let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
         let mut keys = row.keys();
         let (count, first) = (keys.len() as c_int, keys.as_mut_ptr());
-        let scan = pg_sys::systable_beginscan(catalog, row.index, true, snapshot, count, first);
-        let row = pg_sys::systable_getnext(scan);
-        let result = (!row.is_null()).then(|| {
+        let scan = pg_sys::systable_beginscan(relation, row.index, true, snapshot, count, first);
+        let found = pg_sys::systable_getnext(scan);
+        let result = (!found.is_null()).then(|| {
             let (mut buffer, mut failure) = (0, pg_sys::TM_FailureData::default());
-            let mut tuple = pg_sys::HeapTupleData { t_self: (*row).t_self, ..Default::default() };
+            let mut tuple = pg_sys::HeapTupleData { t_self: (*found).t_self, ..Default::default() };
             if is_of_relation {
-                pg_sys::LockTuple(catalog, &mut tuple.t_self, of_position);
+                pg_sys::LockTuple(relation, &mut tuple.t_self, of_position);
             }
             let result = pg_sys::heap_lock_tuple(
-                catalog,
+                relation,
                 &mut tuple,
                 pg_sys::GetCurrentCommandId(false),
                 mode,
@@ -172,13 +172,13 @@ fn lock_row(row: &Row, mode: pg_sys::LockTupleMode::Type) -> Option<pg_sys::TM_R
             );
             pg_sys::ReleaseBuffer(buffer);
             if is_of_relation && result == pg_sys::TM_Result::TM_Updated {
-                pg_sys::UnlockTuple(catalog, &mut tuple.t_self, of_position);
+                pg_sys::UnlockTuple(relation, &mut tuple.t_self, of_position);
             }
             result
         });
         pg_sys::systable_endscan(scan);
         pg_sys::UnregisterSnapshot(snapshot);
-        pg_sys::table_close(catalog, share);
+        pg_sys::table_close(relation, share);
         pg_sys::AcceptInvalidationMessages();
         result
     }
@@ -349,31 +349,28 @@ pub fn lock_all(lock: impl Fn(&Attempts) -> Result<bool, Error>) -> Result<Resul
     Ok(Ok(()))
 }
 
-/// The same for the locks of these tables. If no attempt has got all of them, takes those of as
-/// many tables as possible, within [`SHORT`]: first what is available at once. Returns each of the
-/// other tables with the relation whose lock another session has.
-pub fn lock_available(
-    tables: &[Oid],
-    lock: impl Fn(Oid, &Attempts) -> Result<bool, Error>,
-) -> Result<Vec<(Oid, Oid)>, Error> {
-    let lock_them = |attempts: &Attempts| {
-        tables.iter().try_for_each(|table| lock(*table, attempts).map(drop)).map(|()| true)
-    };
+/// The same for the locks of these items, such as the columns of a table. If no attempt has got all
+/// of them, takes those of as many items as possible, within [`SHORT`]: first what is available at
+/// once. Returns for each item without its locks the relation whose lock another session has.
+pub fn lock_available<T>(
+    items: &[T],
+    lock: impl Fn(&T, &Attempts) -> Result<(), Error>,
+) -> Result<Vec<Option<Oid>>, Error> {
+    let lock_them =
+        |attempts: &Attempts| items.iter().try_for_each(|item| lock(item, attempts)).map(|()| true);
     if lock_all(lock_them)?.is_ok() {
-        return Ok(vec![]);
+        return Ok(vec![None; items.len()]);
     }
     let started = Instant::now();
-    let mut busy: Vec<_> = tables.iter().map(|table| (*table, *table)).collect();
+    let mut busy = vec![Some(Oid::INVALID); items.len()];
     for limit in [Duration::ZERO, SHORT] {
-        let share = limit.saturating_sub(started.elapsed()) / busy.len().max(1) as u32;
-        let mut left = vec![];
-        for (table, _) in busy {
+        let count = busy.iter().flatten().count();
+        let share = limit.saturating_sub(started.elapsed()) / count.max(1) as u32;
+        for (item, busy) in items.iter().zip(&mut busy).filter(|(_, busy)| busy.is_some()) {
             let attempts = Attempts::of_at_most(share);
-            if !attempts.attempt(|attempts| lock(table, attempts))? {
-                left.push((table, attempts.busy.get()));
-            }
+            let got_them = attempts.attempt(|attempts| lock(item, attempts).map(|()| true))?;
+            *busy = (!got_them).then(|| attempts.busy.get());
         }
-        busy = left;
     }
     Ok(busy)
 }
