@@ -141,52 +141,6 @@ fn subscriber_without_advance_starts_below_a_shard_ahead_of_the_clock() {
     assert!(figures.inversions > 0 && figures.duplicates == 0, "{figures:?}");
 }
 
-/// Two servers write to the same table, each with its own shard as the default, and replicate their
-/// rows to each other.
-#[test]
-fn two_servers_write_to_one_table_with_own_shards() {
-    let servers = [logical(), logical()];
-    for (server, shard) in servers.iter().zip([5, 6]) {
-        // Rows of the other shard, which came from the other server, are not sent back.
-        let of_the_shard = format!("(id >> 10) & 8191 = {shard}");
-        run(&mut server.connect(), &format!(
-                "CREATE EXTENSION instagram_id; SELECT create_shard({shard});
-                 CREATE TABLE photos (id bigint PRIMARY KEY DEFAULT next_id({shard}), batch bigint);
-                 CREATE PUBLICATION from_{shard} FOR TABLE photos WHERE ({of_the_shard}) WITH (publish = 'insert')"
-            ));
-    }
-    let [five, six] = &servers;
-    subscribe(five, "from_6", six);
-    subscribe(six, "from_5", five);
-    let insert = || {
-        [
-            query("INSERT INTO photos (batch) SELECT 1 FROM generate_series(1, 10) RETURNING id"),
-            copy("photos", 50),
-        ]
-    };
-    let a_while = || thread::sleep(Duration::from_millis(length(500, 20_000)));
-    let (from_six, from_five) = thread::scope(|scope| {
-        let from_six = scope.spawn(|| under_load(|| six.try_connect(), 2, &insert(), a_while).0);
-        let from_five = under_load(|| five.try_connect(), 2, &insert(), a_while).0;
-        (from_six.join().unwrap(), from_five)
-    });
-    catch_up(five, six, "from_5");
-    catch_up(six, five, "from_6");
-    let rows = "SELECT id FROM photos ORDER BY id";
-    let there = column(&mut five.connect(), rows);
-    assert_eq!(there, column(&mut six.connect(), rows), "the same rows on both");
-    let mut received: Vec<i64> =
-        from_five.iter().chain(&from_six).flat_map(|session| &session.ids).copied().collect();
-    received.sort_unstable();
-    assert_eq!(there, received, "the rows that the writers made");
-    for (shard, sessions) in [(5, from_five), (6, from_six)] {
-        let mut journal = Journal::new(format!("two servers, shard {shard}"), Clock::IN_STEP);
-        journal.shard = shard;
-        journal.add(sessions);
-        journal.check();
-    }
-}
-
 /// A way to dump and restore: options of `pg_dump`, and whether `pg_restore` reads the dump.
 struct Way {
     name: &'static str,
