@@ -45,38 +45,6 @@ pub fn decode(code: &str) -> Result<i64, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    #[track_caller]
-    fn check(id: i64, code: &str) {
-        assert_eq!(encode(id), code);
-        assert_eq!(decode(code), Ok(id));
-    }
-
-    /// Published posts: their media ids and the codes in their links.
-    #[test]
-    fn published_codes() {
-        check(2236262423948874256, "B8IzNOMBtIQ");
-        check(2156615653142894199, "B3t1oKioRZ3");
-        check(1857265514529027276, "BnGVSUvFfTM");
-    }
-
-    #[test]
-    fn extremes() {
-        check(0, "A");
-        check(1, "B");
-        check(63, "_");
-        check(64, "BA");
-        check(i64::MAX, "H__________");
-        check(i64::MIN, "IAAAAAAAAAA");
-        check(-1, "P__________");
-    }
-
-    #[test]
-    fn leading_zeros_add_nothing() {
-        assert_eq!(decode("AAB8IzNOMBtIQ"), Ok(2236262423948874256));
-        assert_eq!(decode(&"A".repeat(1000)), Ok(0));
-    }
 
     #[test]
     fn malformed_codes() {
@@ -90,24 +58,5 @@ mod tests {
         assert_eq!(decode("BAAAAAAAAAAAAAAAAAAAAAAAAAA"), Err(Malformed::Overflow));
         // A character that is not a digit is reported before an overflow.
         assert_eq!(decode("QAAAAAAAAAA!"), Err(Malformed::NoDigit('!')));
-    }
-
-    proptest! {
-        #[test]
-        fn every_id_survives_the_round_trip(id: i64) {
-            let code = encode(id);
-            prop_assert!((1..=11).contains(&code.len()));
-            prop_assert!(!code.starts_with('A') || code == "A");
-            prop_assert_eq!(decode(&code), Ok(id));
-        }
-
-        /// A valid code is the code of the id that it decodes to, except for leading zeros.
-        #[test]
-        fn every_code_survives_the_round_trip(code in "[A-Za-z0-9_-]{1,13}") {
-            if let Ok(id) = decode(&code) {
-                let digits = code.trim_start_matches('A');
-                prop_assert_eq!(encode(id), if digits.is_empty() { "A" } else { digits });
-            }
-        }
     }
 }
