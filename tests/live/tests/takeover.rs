@@ -1163,27 +1163,6 @@ fn canceled_attempts_with_the_setting_do_not_add_up() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// Each role with USAGE can call nextval() on the closed copies, which overwrites the records of
-/// the last owner. The open copy shows that it is the one.
-#[test]
-fn nextval_on_closed_copies_stops_no_takeover() {
-    let cluster = Emulated::start_with_shard(2);
-    let mut ids = cluster.ids_an_hour_ahead(1);
-    for node in [0, 2] {
-        run(&mut cluster.nodes[node].connect(), "SELECT nextval('insta5.table_id_seq')");
-    }
-    ids.push(next_after_move(&cluster, 2));
-    // Unless that node is lost.
-    for node in [0, 1] {
-        run(&mut cluster.nodes[node].connect(), "SELECT nextval('insta5.table_id_seq')");
-    }
-    cluster.move_schema("insta5", 1);
-    lose(&cluster, 2);
-    let text = is_refused_on(&cluster, 1, NEXT_ID, "55000");
-    assert!(text.contains("No copy records"), "{text}");
-    check_unique_and_increasing(&[ids]);
-}
-
 /// With the setting, ids continue by themselves after the last owner was removed: above its ids in
 /// the tables, which can be hours ahead, and above those in no table, although its clock was half a
 /// minute ahead of the others. Without the setting they do not.
