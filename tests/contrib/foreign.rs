@@ -4,9 +4,7 @@ use instagram_id_live::*;
 
 #[test]
 fn copy_into_a_foreign_table() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    setup(&mut client);
+    let (server, mut client) = with_shard();
     let host = server.path().display();
     run(
         &mut client,

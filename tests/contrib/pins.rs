@@ -15,9 +15,7 @@ fn pins(client: &mut Client) -> i64 {
 /// terminated there neither.
 #[test]
 fn sessions_cut_off_in_their_waits_keep_no_pin() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut watch = server.connect();
-    setup(&mut watch);
+    let (server, mut watch) = with_shard();
     run(&mut watch, "CREATE EXTENSION pg_buffercache");
     // The view counts pins: that of a cursor.
     let mut reader = server.connect();

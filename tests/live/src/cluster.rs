@@ -1,5 +1,6 @@
 //! Clusters of a real Citus, for tests/citus.
 
+use crate::run;
 use crate::server::{Server, pg_config_says};
 use std::path::Path;
 
@@ -45,7 +46,7 @@ impl Cluster {
         for worker in 1..=workers {
             cluster.add(worker);
         }
-        client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
+        run(&mut client, "CREATE EXTENSION instagram_id");
         let version = crate::texts(
             &mut client,
             "SELECT extversion FROM pg_extension WHERE extname = 'citus'",
@@ -71,7 +72,7 @@ impl Cluster {
         // The first worker is disabled only synchronously.
         let (host, port) = self.address(node);
         let disable = format!("SELECT citus_disable_node('{host}', {port}, true)");
-        self.nodes[0].connect().batch_execute(&disable).unwrap();
+        run(&mut self.nodes[0].connect(), &disable);
     }
 
     /// The same, and removes the node when another one has received this.
@@ -127,7 +128,7 @@ impl Cluster {
         self.make_move(&format!("SELECT citus_drain_node('{host}', {port})"));
         let again =
             format!("SELECT citus_set_node_property('{host}', {port}, 'shouldhaveshards', true)");
-        self.nodes[0].connect().batch_execute(&again).unwrap();
+        run(&mut self.nodes[0].connect(), &again);
     }
 
     fn make_move(&self, statement: &str) {
@@ -149,12 +150,10 @@ fn said(error: &postgres::Error) -> String {
 fn prepare(node: &Server) {
     let mut client = node.connect();
     // The address that a node uses to connect to itself.
-    client
-        .batch_execute(&format!(
-            "ALTER SYSTEM SET citus.local_hostname = '{}'",
-            node.path().display()
-        ))
-        .unwrap();
-    client.batch_execute("SELECT pg_reload_conf()").unwrap();
-    client.batch_execute("CREATE EXTENSION citus").unwrap();
+    run(
+        &mut client,
+        &format!("ALTER SYSTEM SET citus.local_hostname = '{}'", node.path().display()),
+    );
+    run(&mut client, "SELECT pg_reload_conf()");
+    run(&mut client, "CREATE EXTENSION citus");
 }

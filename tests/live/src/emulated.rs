@@ -3,6 +3,7 @@
 //! on the node that would store the row.
 
 use crate::commands::Commands;
+use crate::run;
 use crate::server::Server;
 use postgres::{Client, NoTls};
 use std::fmt::Write as _;
@@ -105,7 +106,7 @@ impl Emulated {
         let commands = Commands::new(node.path());
         let pipe = commands.pipe().display().to_string();
         let sql = include_str!("emulated.sql").replace("PIPE", &pipe);
-        node.connect().batch_execute(&format!("{sql} CREATE EXTENSION instagram_id")).unwrap();
+        run(&mut node.connect(), &format!("{sql} CREATE EXTENSION instagram_id"));
         self.nodes.push(node);
         self.commands.push(commands);
         let mut state = self.state();
@@ -235,10 +236,7 @@ impl Emulated {
     /// Writes the current contents of the catalogs to one node, in one transaction.
     pub fn announce(&self, node: usize) {
         let sql = self.metadata(node);
-        self.nodes[node]
-            .connect()
-            .batch_execute(&sql)
-            .unwrap_or_else(|error| panic!("{error:?}: {sql}"));
+        run(&mut self.nodes[node].connect(), &sql);
     }
 
     fn metadata(&self, node: usize) -> String {
@@ -295,7 +293,7 @@ impl Emulated {
         let State { statements, ran, .. } = &mut *state;
         let mut client = self.nodes[node].connect();
         for sql in &statements[ran[node]..] {
-            client.batch_execute(sql).unwrap_or_else(|error| panic!("{error:?}: {sql}"));
+            run(&mut client, sql);
         }
         ran[node] = statements.len();
         drop(state);
@@ -323,7 +321,7 @@ impl Emulated {
                 let alter = format!(
                     "ALTER SEQUENCE {sequence} MINVALUE {first} MAXVALUE {last} START {first} RESTART {first}"
                 );
-                client.batch_execute(&alter).unwrap();
+                run(&mut client, &alter);
             }
         }
     }
@@ -346,10 +344,7 @@ impl Emulated {
     }
 
     pub fn restore_commands(&self, asker: usize) {
-        self.nodes[asker]
-            .connect()
-            .batch_execute("DELETE FROM pg_catalog.emulated_faults")
-            .unwrap();
+        run(&mut self.nodes[asker].connect(), "DELETE FROM pg_catalog.emulated_faults");
     }
 
     /// The number of commands that a node has run on other nodes.
@@ -370,7 +365,7 @@ impl Emulated {
 
     fn pause(&self, asker: usize, node: usize, command: &str, kind: &str) -> Client {
         let mut lock = self.nodes[asker].connect();
-        lock.batch_execute("SELECT pg_advisory_lock(4815)").unwrap();
+        run(&mut lock, "SELECT pg_advisory_lock(4815)");
         self.note_fault(asker, node, command, kind);
         lock
     }

@@ -202,6 +202,21 @@ pub fn setup(client: &mut Client) {
     run(client, "CREATE EXTENSION instagram_id; SELECT create_shard(5)");
 }
 
+/// A server that does not wait for its disk, with the extension, and a session.
+pub fn with_extension() -> (Server, Client) {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    run(&mut client, "CREATE EXTENSION instagram_id");
+    (server, client)
+}
+
+/// The same with shard 5.
+pub fn with_shard() -> (Server, Client) {
+    let (server, mut client) = with_extension();
+    run(&mut client, "SELECT create_shard(5)");
+    (server, client)
+}
+
 /// Seconds by which an id's time is ahead of the server's clock.
 pub fn lead(client: &mut Client, id: i64) -> f64 {
     one(client, &format!("SELECT extract(epoch FROM id_time({id}) - clock_timestamp())::float8"))

@@ -2,8 +2,8 @@
 //! applications do.
 
 use crate::Received;
-use crate::column;
 use crate::journal::Moment;
+use crate::{column, run};
 use postgres::error::Severity;
 use postgres::{Client, Error};
 use std::collections::HashSet;
@@ -57,12 +57,10 @@ pub fn unrecorded(statement: impl Into<String>) -> Work {
 /// Creates `insta5.photos`, whose default generates ids.
 pub fn setup_photos(client: &mut Client) {
     crate::setup(client);
-    client
-        .batch_execute(&format!(
+    run(client, &format!(
             "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
              CREATE INDEX ON insta5.photos (batch) WHERE batch >= {FIRST_OF_COPY}"
-        ))
-        .unwrap();
+        ));
 }
 
 /// The ways to insert into `insta5.photos`, from one row to thousands.

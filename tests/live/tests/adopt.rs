@@ -78,7 +78,7 @@ fn ids(client: &mut Client, statement: &str) -> Result<Vec<i64>, postgres::Error
 /// A session that has prepared what these ways need.
 fn session(server: &Server) -> Client {
     let mut client = server.connect();
-    client.batch_execute(PLANNED).unwrap();
+    run(&mut client, PLANNED);
     client
 }
 
@@ -127,10 +127,8 @@ fn adoption_of_a_function_in_sql_under_load_loses_and_repeats_nothing() {
 #[expect(clippy::too_many_lines, reason = "one history of a table")]
 fn adopt_under_load(original: &str) {
     const ROUNDS: usize = 4;
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    client.batch_execute(original).unwrap();
+    let (server, mut client) = with_extension();
+    run(&mut client, original);
     let stop = AtomicBool::new(false);
     let mut adoptions: Vec<Adoption> = vec![];
     let statements: Vec<Statement> = thread::scope(|scope| {
@@ -211,10 +209,8 @@ fn adopt_under_load(original: &str) {
 
 /// A server with the original, and a session.
 fn with_the_original() -> (Server, Client) {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    client.batch_execute(&original()).unwrap();
+    let (server, mut client) = with_extension();
+    run(&mut client, &original());
     (server, client)
 }
 
@@ -234,7 +230,7 @@ fn until_blocked(client: &mut Client, count: i64) {
 fn waiting_adoption_does_not_block_and_includes_earlier_rows() {
     let (server, mut client) = with_the_original();
     let mut writer = server.connect();
-    writer.batch_execute("SET deadlock_timeout = '100ms'; BEGIN; SELECT insta5.next_id()").unwrap();
+    run(&mut writer, "SET deadlock_timeout = '100ms'; BEGIN; SELECT insta5.next_id()");
     let (newest, above, ahead) = thread::scope(|scope| {
         let adoption = scope.spawn(|| {
             let row = client
@@ -251,7 +247,7 @@ fn waiting_adoption_does_not_block_and_includes_earlier_rows() {
             ahead = one(&mut writer, insert);
         }
         assert!(!adoption.is_finished());
-        writer.batch_execute("COMMIT").unwrap();
+        run(&mut writer, "COMMIT");
         let (newest, above) = adoption.join().unwrap();
         (newest, above, ahead)
     });
@@ -315,17 +311,16 @@ fn adoption_gives_up_in_a_deadlock() {
     let (server, mut client) = with_the_original();
     let mut writer = server.connect();
     let mut watch = server.connect();
-    client.batch_execute("SET deadlock_timeout = '300ms'").unwrap();
-    writer
-        .batch_execute(
-            "SET deadlock_timeout = '10s'; BEGIN; INSERT INTO insta5.likes DEFAULT VALUES",
-        )
-        .unwrap();
+    run(&mut client, "SET deadlock_timeout = '300ms'");
+    run(
+        &mut writer,
+        "SET deadlock_timeout = '10s'; BEGIN; INSERT INTO insta5.likes DEFAULT VALUES",
+    );
     thread::scope(|scope| {
         let adoption =
             scope.spawn(|| one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)"));
         until_blocked(&mut watch, 1);
-        writer.batch_execute("INSERT INTO insta5.photos DEFAULT VALUES; COMMIT").unwrap();
+        run(&mut writer, "INSERT INTO insta5.photos DEFAULT VALUES; COMMIT");
         adoption.join().unwrap();
     });
 }
@@ -337,15 +332,15 @@ fn table_adoption_includes_rows_committed_while_it_waits() {
     let (mut client, mut writer, mut watch) =
         (server.connect(), server.connect(), server.connect());
     setup(&mut client);
-    client.batch_execute("CREATE TABLE t (id bigserial PRIMARY KEY, n int)").unwrap();
-    writer.batch_execute("BEGIN").unwrap();
+    run(&mut client, "CREATE TABLE t (id bigserial PRIMARY KEY, n int)");
+    run(&mut writer, "BEGIN");
     let insert = "INSERT INTO t VALUES (make_id(now() + interval '5 s', 8191, 7)) RETURNING id";
     let ahead: i64 = one(&mut writer, insert);
     let newest = thread::scope(|scope| {
         let adoption =
             scope.spawn(|| one::<i64>(&mut client, "SELECT newest_key FROM adopt_table(5, 't')"));
         until_blocked(&mut watch, 1);
-        writer.batch_execute("COMMIT").unwrap();
+        run(&mut writer, "COMMIT");
         adoption.join().unwrap()
     });
     assert_eq!(newest, ahead);
@@ -359,23 +354,21 @@ fn table_adoption_includes_rows_committed_while_it_waits() {
 #[test]
 #[allow(clippy::too_many_lines)] // one scenario
 fn names_do_not_change_while_defaults_are_converted() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut watch = server.connect();
-    watch
-        .batch_execute(
-            "CREATE EXTENSION instagram_id; CREATE ROLE eve LOGIN;
+    let (server, mut watch) = with_extension();
+    run(
+        &mut watch,
+        "CREATE ROLE eve LOGIN;
              GRANT CREATE ON DATABASE postgres TO eve",
-        )
-        .unwrap();
+    );
     let as_eve = || {
         let mut client = server.connect();
-        client.batch_execute("SET SESSION AUTHORIZATION eve").unwrap();
+        run(&mut client, "SET SESSION AUTHORIZATION eve");
         client
     };
     let [mut reader, mut dropper, mut renamer] = [as_eve(), as_eve(), as_eve()];
-    reader
-        .batch_execute(
-            "SELECT create_shard(9);
+    run(
+        &mut reader,
+        "SELECT create_shard(9);
              CREATE TABLE insta9.q (id bigint DEFAULT insta9.next_id(), a bigint);
              CREATE VIEW insta9.v AS SELECT insta9.next_id() AS x;
              CREATE SCHEMA other;
@@ -389,9 +382,8 @@ fn names_do_not_change_while_defaults_are_converted() {
              CREATE FUNCTION other.f(bigint) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$
              BEGIN PERFORM own.become_superuser(); RETURN 1; END $$;
              CREATE TABLE other.q (id bigint, a bigint) PARTITION BY RANGE ((a + other.f(1)))",
-        )
-        .unwrap();
-    reader.batch_execute("BEGIN; SELECT 1 FROM insta9.v WHERE false").unwrap();
+    );
+    run(&mut reader, "BEGIN; SELECT 1 FROM insta9.v WHERE false");
     let blocked = |client: &mut Client, count: i64| {
         server.wait_for("sessions wait", || {
             one::<i64>(client, "SELECT count(*) FROM pg_locks WHERE NOT granted") >= count
@@ -403,8 +395,8 @@ fn names_do_not_change_while_defaults_are_converted() {
         let dropping =
             scope.spawn(|| dropper.batch_execute("DROP FUNCTION insta9.next_id() CASCADE"));
         blocked(&mut watch, 1);
-        let converting = scope
-            .spawn(|| superuser.batch_execute("SELECT convert_defaults_to_triggers(9)").unwrap());
+        let converting =
+            scope.spawn(|| run(&mut superuser, "SELECT convert_defaults_to_triggers(9)"));
         blocked(&mut watch, 2);
         let renaming = scope.spawn(|| {
             renamer.batch_execute(
@@ -436,9 +428,7 @@ fn names_do_not_change_while_a_partition_is_attached() {
     let server = Server::start(&[("fsync", "off")]);
     let [mut superuser, mut reader, mut renamer, mut watch] =
         [server.connect(), server.connect(), server.connect(), server.connect()];
-    superuser
-        .batch_execute(
-            "CREATE EXTENSION instagram_id; CREATE ROLE eve LOGIN;
+    run(&mut superuser, "CREATE EXTENSION instagram_id; CREATE ROLE eve LOGIN;
              GRANT CREATE ON DATABASE postgres TO eve;
              CREATE SCHEMA parts AUTHORIZATION eve;
              CREATE TABLE parts.t (id bigint) PARTITION BY RANGE (id);
@@ -450,14 +440,12 @@ fn names_do_not_change_while_a_partition_is_attached() {
                      EXECUTE format('CREATE TABLE other.t_p%s (id bigint)',
                          to_char(date_trunc('month', now() AT TIME ZONE 'UTC') + n * interval '1 month', 'YYYYMMDD'));
                  END LOOP;
-             END $$",
-        )
-        .unwrap();
-    renamer.batch_execute("SET SESSION AUTHORIZATION eve").unwrap();
-    reader.batch_execute("BEGIN; SELECT FROM parts.rest").unwrap();
+             END $$");
+    run(&mut renamer, "SET SESSION AUTHORIZATION eve");
+    run(&mut reader, "BEGIN; SELECT FROM parts.rest");
     thread::scope(|scope| {
         let creating = scope.spawn(|| {
-            superuser.batch_execute("SELECT create_id_partitions('parts.t', 'month', 0)").unwrap();
+            run(&mut superuser, "SELECT create_id_partitions('parts.t', 'month', 0)");
         });
         until_blocked(&mut watch, 1);
         let renaming = scope.spawn(|| {
@@ -469,7 +457,7 @@ fn names_do_not_change_while_a_partition_is_attached() {
             let waiting: i64 = one(&mut watch, "SELECT count(*) FROM pg_locks WHERE NOT granted");
             renaming.is_finished() || waiting >= 2
         });
-        reader.batch_execute("COMMIT").unwrap();
+        run(&mut reader, "COMMIT");
         creating.join().unwrap();
         renaming.join().unwrap().unwrap();
     });
@@ -522,9 +510,8 @@ fn schema_that_its_owner_changes_again_and_again_is_locked() {
 /// all the time, by a GRANT that grants nothing.
 #[test]
 fn grants_that_grant_nothing_do_not_stop_an_adoption() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(&mut client, "CREATE EXTENSION instagram_id; CREATE ROLE reader");
+    let (server, mut client) = with_extension();
+    run(&mut client, "CREATE ROLE reader");
     run(&mut client, &original_of_shard(5));
     run(&mut client, "GRANT USAGE ON SCHEMA insta5 TO reader");
     run(&mut client, "GRANT USAGE ON SEQUENCE insta5.table_id_seq TO reader");
@@ -570,25 +557,26 @@ fn attempts_to_drop_partitions_have_one_limit() {
     let [mut client, mut reader, mut again] =
         [server.connect(), server.connect(), server.connect()];
     let begins = "from_time => now() - interval '2 months'";
-    client
-        .batch_execute(&format!(
+    run(
+        &mut client,
+        &format!(
             "CREATE EXTENSION instagram_id; CREATE TABLE t (id bigint) PARTITION BY RANGE (id);
              SELECT create_id_partitions('t', {begins}); SET lock_timeout = '3s'"
-        ))
-        .unwrap();
+        ),
+    );
     let oldest: String = one(
         &mut client,
         "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 't'::regclass ORDER BY inhrelid LIMIT 1",
     );
-    reader.batch_execute(&format!("BEGIN; SELECT FROM {oldest}")).unwrap();
+    run(&mut reader, &format!("BEGIN; SELECT FROM {oldest}"));
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let stop_at_end = StopAtEnd(&stop);
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                again.batch_execute("BEGIN; LOCK TABLE ONLY t IN ACCESS SHARE MODE").unwrap();
+                run(&mut again, "BEGIN; LOCK TABLE ONLY t IN ACCESS SHARE MODE");
                 thread::sleep(Duration::from_millis(2500));
-                again.batch_execute("COMMIT").unwrap();
+                run(&mut again, "COMMIT");
             }
         });
         thread::sleep(Duration::from_millis(100));
@@ -607,26 +595,22 @@ fn row_of_a_schema_is_found_again_after_vacuum_full() {
     let server = Server::start(&[("fsync", "off")]);
     let [mut client, mut reader, mut vacuum, mut watch] =
         [server.connect(), server.connect(), server.connect(), server.connect()];
-    client
-        .batch_execute(
-            "CREATE EXTENSION instagram_id;
+    run(&mut client, "CREATE EXTENSION instagram_id;
              DO $$ BEGIN FOR n IN 1..300 LOOP EXECUTE format('CREATE SCHEMA before%s', n); END LOOP; END $$;
              CREATE SCHEMA parts;
              CREATE TABLE parts.t (id bigint) PARTITION BY RANGE (id);
-             DO $$ BEGIN FOR n IN 1..300 LOOP EXECUTE format('DROP SCHEMA before%s', n); END LOOP; END $$",
-        )
-        .unwrap();
+             DO $$ BEGIN FOR n IN 1..300 LOOP EXECUTE format('DROP SCHEMA before%s', n); END LOOP; END $$");
     // No session can connect or look a schema up meanwhile.
-    client.batch_execute("SELECT create_id_partitions('parts.t')").unwrap();
+    run(&mut client, "SELECT create_id_partitions('parts.t')");
     until_blocked(&mut watch, 0);
-    reader.batch_execute("BEGIN; SELECT FROM pg_toast.pg_toast_2615").unwrap();
+    run(&mut reader, "BEGIN; SELECT FROM pg_toast.pg_toast_2615");
     thread::scope(|scope| {
-        scope.spawn(|| vacuum.batch_execute("VACUUM FULL pg_namespace").unwrap());
+        scope.spawn(|| run(&mut vacuum, "VACUUM FULL pg_namespace"));
         until_blocked(&mut watch, 1);
         let call = "SELECT create_id_partitions('parts.t', ahead => 5)";
-        scope.spawn(|| client.batch_execute(call).unwrap());
+        scope.spawn(|| run(&mut client, call));
         until_blocked(&mut watch, 2);
-        reader.batch_execute("COMMIT").unwrap();
+        run(&mut reader, "COMMIT");
     });
 }
 
@@ -636,15 +620,15 @@ fn row_of_a_schema_is_found_again_after_vacuum_full() {
 fn lock_on_a_shard_number_is_waited_for_with_a_limit() {
     let server = Server::start(&[("fsync", "off")]);
     let (mut client, mut holder) = (server.connect(), server.connect());
-    client
-        .batch_execute(
-            "CREATE EXTENSION instagram_id; CREATE ROLE eve; CREATE SCHEMA one; GRANT USAGE, CREATE ON SCHEMA one TO eve",
-        )
-        .unwrap();
-    client.batch_execute(&original_of_shard(5)).unwrap();
-    holder
-        .batch_execute("SET SESSION AUTHORIZATION eve; BEGIN; SELECT create_shard(261, 'one', if_not_exists => true)")
-        .unwrap();
+    run(
+        &mut client,
+        "CREATE EXTENSION instagram_id; CREATE ROLE eve; CREATE SCHEMA one; GRANT USAGE, CREATE ON SCHEMA one TO eve",
+    );
+    run(&mut client, &original_of_shard(5));
+    run(
+        &mut holder,
+        "SET SESSION AUTHORIZATION eve; BEGIN; SELECT create_shard(261, 'one', if_not_exists => true)",
+    );
     for (call, number) in
         [("create_shard(517)", 517), ("adopt_shard(5)", 5), ("adopt_shard(NULL, 'insta5')", 5)]
     {
@@ -653,7 +637,7 @@ fn lock_on_a_shard_number_is_waited_for_with_a_limit() {
         let locked = format!("could not obtain the lock on shard number {number}");
         assert_eq!((error.0.as_str(), message), ("55P03", locked.as_str()), "{call}");
     }
-    holder.batch_execute("COMMIT").unwrap();
+    run(&mut holder, "COMMIT");
     one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
 }
 
@@ -664,23 +648,23 @@ fn table_that_becomes_a_view_is_not_adopted() {
     let server = Server::start(&[("fsync", "off")]);
     let (mut client, mut other, mut watch) = (server.connect(), server.connect(), server.connect());
     setup(&mut client);
-    client.batch_execute("CREATE TABLE t (id bigserial)").unwrap();
+    run(&mut client, "CREATE TABLE t (id bigserial)");
     let change = match major() {
         15 => "CREATE RULE \"_RETURN\" AS ON SELECT TO t DO INSTEAD SELECT 1::bigint AS id",
         _ => "DROP TABLE t; CREATE VIEW t AS SELECT 1::bigint AS id",
     };
     for dry_run in [true, false] {
-        other.batch_execute(&format!("BEGIN; {change}")).unwrap();
+        run(&mut other, &format!("BEGIN; {change}"));
         let adopt = format!("SELECT adopt_table(5, 't'::regclass, 'id', dry_run => {dry_run})");
         let error = thread::scope(|scope| {
             let adoption = scope.spawn(|| client.batch_execute(&adopt).unwrap_err());
             until_blocked(&mut watch, 1);
-            other.batch_execute("COMMIT").unwrap();
+            run(&mut other, "COMMIT");
             adoption.join().unwrap()
         });
         let message = error.as_db_error().unwrap_or_else(|| panic!("{error}")).message();
         assert!(!message.is_empty());
-        other.batch_execute("DROP VIEW t; CREATE TABLE t (id bigserial)").unwrap();
+        run(&mut other, "DROP VIEW t; CREATE TABLE t (id bigserial)");
     }
     assert_eq!(one::<i64>(&mut watch, "SELECT 1::bigint"), 1);
 }
@@ -703,13 +687,10 @@ fn blocked_adoption_does_not_block_writers() {
 
 /// An open transaction blocks the adoption by this statement, with which it has used the relation.
 fn check_blocked_adoption(blocker: &str, relation: &str) {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    client.batch_execute(&original()).unwrap();
+    let (server, mut client) = with_the_original();
     let mut idle = server.connect();
     let mut idle = idle.transaction().unwrap();
-    idle.batch_execute(blocker).unwrap();
+    run(&mut idle, blocker);
     let stop = AtomicBool::new(false);
     let (error, took, statements) = thread::scope(|scope| {
         let writer = scope.spawn(|| write(&mut session(&server), 0, &stop));
@@ -741,8 +722,8 @@ fn pause_of_an_adoption_can_be_cancelled() {
     let (mut client, mut writer, mut watch) =
         (server.connect(), server.connect(), server.connect());
     setup(&mut client);
-    client.batch_execute("CREATE TABLE t (id bigserial PRIMARY KEY)").unwrap();
-    writer.batch_execute("BEGIN; INSERT INTO t DEFAULT VALUES").unwrap();
+    run(&mut client, "CREATE TABLE t (id bigserial PRIMARY KEY)");
+    run(&mut writer, "BEGIN; INSERT INTO t DEFAULT VALUES");
     let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
     let event = if major() >= 17 { "InstagramIdTableLocks" } else { "Extension" };
     let pauses = format!(
@@ -758,7 +739,7 @@ fn pause_of_an_adoption_can_be_cancelled() {
         let stopped = began.elapsed();
         server.wait_for("the pause", || one::<bool>(&mut watch, &pauses));
         let cancelled = Instant::now();
-        watch.batch_execute(&format!("SELECT pg_cancel_backend({pid})")).unwrap();
+        run(&mut watch, &format!("SELECT pg_cancel_backend({pid})"));
         assert_eq!(adoption.join().unwrap().0, "57014");
         (stopped, cancelled.elapsed())
     });
@@ -799,9 +780,9 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     // The original has the name of one of the extension's functions: this conflict is reported
     // first.
     let mut client = server.connect();
-    client.batch_execute(create_tables).unwrap();
-    client.batch_execute(&original_function("public", 5, ORIGINAL_EPOCH_MS)).unwrap();
-    client.batch_execute("CREATE TABLE photos (id bigint DEFAULT next_id(), n int)").unwrap();
+    run(&mut client, create_tables);
+    run(&mut client, &original_function("public", 5, ORIGINAL_EPOCH_MS));
+    run(&mut client, "CREATE TABLE photos (id bigint DEFAULT next_id(), n int)");
     let (state, message, hint) = error_of(&mut client, "CREATE EXTENSION instagram_id");
     assert_eq!(state, "42723");
     assert!(message.starts_with("function public.next_id() already exists\n"), "{message}");
@@ -809,19 +790,19 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     let then = "SELECT * FROM ids.adopt_shard(NULL, 'public')";
     assert!(hint.contains(way) && hint.contains(then), "{hint}");
     let old: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (1) RETURNING id");
-    client.batch_execute(&format!("{way}; {then}")).unwrap();
+    run(&mut client, &format!("{way}; {then}"));
     let new: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (2) RETURNING id");
     assert!(old < new && new >> 10 & 8191 == 5, "{old}, {new}");
     one::<String>(&mut client, "SELECT ids.unadopt_shard(5)::text");
     one::<i64>(&mut client, "INSERT INTO photos (n) VALUES (3) RETURNING id");
 
     // With another name the original does not keep the extension out of `public`.
-    client.batch_execute("CREATE DATABASE other").unwrap();
+    run(&mut client, "CREATE DATABASE other");
     let mut client = server.connect_to("other");
-    client.batch_execute("CREATE EXTENSION instagram_id; SELECT create_shard(6)").unwrap();
-    client.batch_execute(create_tables).unwrap();
-    client.batch_execute(&original_named("public", "photo_id", "table_id_seq", 5)).unwrap();
-    client.batch_execute("CREATE TABLE photos (id bigint DEFAULT photo_id(), n int)").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(6)");
+    run(&mut client, create_tables);
+    run(&mut client, &original_named("public", "photo_id", "table_id_seq", 5));
+    run(&mut client, "CREATE TABLE photos (id bigint DEFAULT photo_id(), n int)");
     let old: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (1) RETURNING id");
     let way = "CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; ALTER EXTENSION instagram_id SET SCHEMA ids";
     let then = "SELECT * FROM ids.adopt_shard(5, 'public')";
@@ -834,7 +815,7 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
         );
         assert!(hint.contains(way) && hint.contains(then), "{hint}");
     }
-    client.batch_execute(&format!("{way}; {then}")).unwrap();
+    run(&mut client, &format!("{way}; {then}"));
     let new: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (2) RETURNING id");
     assert!(old < new && new >> 10 & 8191 == 5, "{old}, {new}");
     // Existing shards still work.
@@ -852,42 +833,40 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
 fn default_privileges_do_not_break_inserts() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
-    client
-        .batch_execute(
-            "CREATE ROLE app LOGIN;
+    run(
+        &mut client,
+        "CREATE ROLE app LOGIN;
              CREATE SCHEMA ids;
              ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
              CREATE EXTENSION instagram_id SCHEMA ids",
-        )
-        .unwrap();
-    client.batch_execute(&original_of_shard(5)).unwrap();
-    client
-        .batch_execute(
-            "CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id(), n int);
+    );
+    run(&mut client, &original_of_shard(5));
+    run(
+        &mut client,
+        "CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id(), n int);
              GRANT USAGE ON SCHEMA insta5 TO app;
              GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app;
              GRANT EXECUTE ON FUNCTION insta5.next_id() TO app;
              GRANT INSERT ON insta5.photos TO app",
-        )
-        .unwrap();
+    );
     let mut app = server.config("postgres").user("app").connect(NoTls).unwrap();
     let insert = "INSERT INTO insta5.photos (n) VALUES (1)";
-    app.batch_execute(insert).unwrap();
+    run(&mut app, insert);
     one::<i64>(&mut client, "SELECT starts_above FROM ids.adopt_shard(5)");
-    app.batch_execute(insert).unwrap();
+    run(&mut app, insert);
     one::<String>(&mut client, "SELECT ids.unadopt_shard(5)::text");
 
-    client.batch_execute("REVOKE EXECUTE ON FUNCTION ids.shard_next_id FROM PUBLIC").unwrap();
+    run(&mut client, "REVOKE EXECUTE ON FUNCTION ids.shard_next_id FROM PUBLIC");
     let (state, _, hint) = error_of(&mut client, "SELECT ids.adopt_shard(5)");
     assert_eq!(state, "42501");
     let grant =
         hint.strip_prefix("Use ").and_then(|hint| hint.strip_suffix('.')).expect("a statement");
-    app.batch_execute(insert).unwrap();
-    client.batch_execute(grant).unwrap();
+    run(&mut app, insert);
+    run(&mut client, grant);
     one::<i64>(&mut client, "SELECT starts_above FROM ids.adopt_shard(5)");
-    app.batch_execute(insert).unwrap();
+    run(&mut app, insert);
     // The view is readable by every role with USAGE on the schema.
-    client.batch_execute("GRANT USAGE ON SCHEMA ids TO app").unwrap();
+    run(&mut client, "GRANT USAGE ON SCHEMA ids TO app");
     assert_eq!(texts(&mut app, "SELECT concat(shard, reason) FROM ids.id_shards"), ["5"]);
 }
 
@@ -898,16 +877,14 @@ fn second_function_of_a_shard_is_adopted_under_load() {
     let server = Server::start(&[("fsync", "off")]);
     let mut client = server.connect();
     let tables = ["photos", "likes"];
-    client.batch_execute("CREATE EXTENSION instagram_id; CREATE SCHEMA insta5").unwrap();
+    run(&mut client, "CREATE EXTENSION instagram_id; CREATE SCHEMA insta5");
     for table in tables {
-        client.batch_execute(&format!("CREATE SEQUENCE insta5.{table}_id_seq")).unwrap();
+        run(&mut client, &format!("CREATE SEQUENCE insta5.{table}_id_seq"));
         let function = format!("{table}_next_id");
-        client
-            .batch_execute(&original_named("insta5", &function, &format!("{table}_id_seq"), 5))
-            .unwrap();
+        run(&mut client, &original_named("insta5", &function, &format!("{table}_id_seq"), 5));
         let table =
             format!("CREATE TABLE insta5.{table} (id bigint DEFAULT insta5.{function}(), n int)");
-        client.batch_execute(&table).unwrap();
+        run(&mut client, &table);
     }
     let stop = AtomicBool::new(false);
     let above: Vec<i64> = thread::scope(|scope| {
@@ -916,9 +893,7 @@ fn second_function_of_a_shard_is_adopted_under_load() {
             scope.spawn(move || {
                 let mut client = server.connect();
                 while !stop.load(Ordering::Relaxed) {
-                    client
-                        .batch_execute(&format!("INSERT INTO insta5.{table} (n) VALUES (1)"))
-                        .unwrap();
+                    run(&mut client, &format!("INSERT INTO insta5.{table} (n) VALUES (1)"));
                 }
             });
         }
@@ -962,11 +937,9 @@ fn keep_shards() -> &'static str {
 /// and nothing else.
 #[test]
 fn event_trigger_refuses_a_replaced_function() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    client.batch_execute("CREATE EXTENSION instagram_id").unwrap();
-    client.batch_execute(keep_shards()).unwrap();
-    client.batch_execute(&original()).unwrap();
+    let (_server, mut client) = with_extension();
+    run(&mut client, keep_shards());
+    run(&mut client, &original());
     let insert = "INSERT INTO insta5.photos (n) VALUES (1) RETURNING id";
     for _ in 0..2 {
         one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
@@ -980,27 +953,21 @@ fn event_trigger_refuses_a_replaced_function() {
         assert!(hint.contains("unadopt_shard()"), "{hint}");
         assert!(one::<i64>(&mut client, insert) > last);
         // Other objects created there, including some that are dropped and created again.
-        client
-            .batch_execute(
-                "CREATE OR REPLACE FUNCTION insta5.another() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
+        run(&mut client, "CREATE OR REPLACE FUNCTION insta5.another() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
                  DROP FUNCTION insta5.id_time(bigint), insta5.epoch();
                  SELECT create_shard(5, if_not_exists => true);
-                 SELECT create_shard(6, if_not_exists => true)",
-            )
-            .unwrap();
+                 SELECT create_shard(6, if_not_exists => true)");
         one::<String>(&mut client, "SELECT unadopt_shard(5)::text");
-        client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
+        run(&mut client, &original_function("insta5", 5, ORIGINAL_EPOCH_MS));
     }
     // If the function was replaced before the trigger existed, it can be adopted and restored with
     // the trigger in place.
-    client.batch_execute("ALTER EVENT TRIGGER keep_shards DISABLE; SELECT adopt_shard(5)").unwrap();
-    client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
-    client.batch_execute("ALTER EVENT TRIGGER keep_shards ENABLE; SELECT adopt_shard(5)").unwrap();
-    client.batch_execute("ALTER EVENT TRIGGER keep_shards DISABLE").unwrap();
-    client.batch_execute(&original_function("insta5", 5, ORIGINAL_EPOCH_MS)).unwrap();
-    client
-        .batch_execute("ALTER EVENT TRIGGER keep_shards ENABLE; SELECT unadopt_shard(5)")
-        .unwrap();
+    run(&mut client, "ALTER EVENT TRIGGER keep_shards DISABLE; SELECT adopt_shard(5)");
+    run(&mut client, &original_function("insta5", 5, ORIGINAL_EPOCH_MS));
+    run(&mut client, "ALTER EVENT TRIGGER keep_shards ENABLE; SELECT adopt_shard(5)");
+    run(&mut client, "ALTER EVENT TRIGGER keep_shards DISABLE");
+    run(&mut client, &original_function("insta5", 5, ORIGINAL_EPOCH_MS));
+    run(&mut client, "ALTER EVENT TRIGGER keep_shards ENABLE; SELECT unadopt_shard(5)");
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM id_shards WHERE shard = 5"), 0);
 }
 
@@ -1082,11 +1049,10 @@ fn statement_of_the_page_runs_no_text_of_an_original() {
 #[test]
 fn statement_of_the_page_creates_a_function_for_its_owner_only() {
     let original = original_of_shard(5).replace("next_id(", "photo_id(");
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
+    let (server, mut client) = with_extension();
     run(
         &mut client,
-        "CREATE EXTENSION instagram_id; CREATE ROLE \"It's \"\"m\" LOGIN; GRANT CREATE ON DATABASE postgres TO \"It's \"\"m\"",
+        "CREATE ROLE \"It's \"\"m\" LOGIN; GRANT CREATE ON DATABASE postgres TO \"It's \"\"m\"",
     );
     let mut owner = connect_as(&server, "It's \"m");
     run(
@@ -1108,9 +1074,7 @@ fn statement_of_the_page_creates_a_function_for_its_owner_only() {
 /// dry run end, and name the table.
 #[test]
 fn locked_table_is_named() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut owner = server.connect();
-    setup(&mut owner);
+    let (server, mut owner) = with_shard();
     run(
         &mut owner,
         &format!(

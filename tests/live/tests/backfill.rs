@@ -172,9 +172,7 @@ fn import_needs_constant_memory() {
 fn late_rows_get_unused_ids_of_their_time() {
     const ROWS: usize = 300;
     const SESSIONS: usize = 6;
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    setup(&mut client);
+    let (server, mut client) = with_shard();
     let table = "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), user_id bigint, title text)";
     run(&mut client, table);
     let page = include_str!("../../../docs/use/querying.md");

@@ -49,9 +49,8 @@ fn every_alert_fires() {
     else {
         panic!("another number of alerts in the page");
     };
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(5)");
+    let (server, mut client) = with_extension();
+    run(&mut client, "SELECT create_shard(5)");
     let mut fires = |condition: &str, alert: &str| {
         run(&mut client, condition);
         assert_ne!(rows(&mut client, alert).len(), 0, "{alert}");
@@ -97,9 +96,7 @@ fn every_alert_fires() {
 /// The reference lists every function and no others.
 #[test]
 fn reference_lists_every_function() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(&mut client, "CREATE EXTENSION instagram_id");
+    let (_server, mut client) = with_extension();
     let query =
         format!("SELECT DISTINCT proname::text FROM pg_proc WHERE oid IN ({MEMBER_FUNCTIONS})");
     let installed = texts(&mut client, &query);

@@ -26,9 +26,7 @@ const REFUSES: &str = r#"
 
 #[test]
 fn errors_of_statements_keep_all_fields() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    setup(&mut client);
+    let (_server, mut client) = with_shard();
     run(&mut client, REFUSES);
     run(&mut client, "SET my.refuses = on");
     // Called alone, and by a function, which adds its context.
@@ -74,9 +72,7 @@ fn errors_of_statements_keep_all_fields() {
 /// The rows of a default partition belong to a new one.
 #[test]
 fn errors_of_constraints_name_the_table() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    setup(&mut client);
+    let (_server, mut client) = with_shard();
     run(
         &mut client,
         "CREATE TABLE parts (id bigint) PARTITION BY RANGE (id);
@@ -98,9 +94,7 @@ fn errors_of_constraints_name_the_table() {
 /// RUST_BACKTRACE is a setting for programs in Rust, and a service's environment can have it.
 #[test]
 fn errors_contain_no_backtrace() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    setup(&mut client);
+    let (server, mut client) = with_shard();
     run(&mut client, REFUSES);
     let statements = [
         "SELECT next_id(8192)",

@@ -11,9 +11,7 @@ const SHARDS: i64 = 8192;
 /// One server for all checks, since creating the shards takes a while.
 #[test]
 fn all_8192_shards_work_in_one_database() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(&mut client, "CREATE EXTENSION instagram_id");
+    let (server, mut client) = with_extension();
     let standby = Server::start_standby_of(&server);
     creates_all_in_one_statement(&mut client);
     standby_replays_the_statement(&mut client, standby);

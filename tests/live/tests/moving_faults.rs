@@ -1576,7 +1576,7 @@ fn sessions_that_ask_for_locks_end_neither_move_nor_clean() {
             scope.spawn(move || {
                 while !is_done.load(Ordering::Relaxed) {
                     if client.batch_execute(statements).is_err() {
-                        client.batch_execute("ROLLBACK").unwrap();
+                        run(&mut client, "ROLLBACK");
                     }
                     // Those that never pause would leave the command no moment.
                     if statements.starts_with("BEGIN") {

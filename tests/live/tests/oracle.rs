@@ -86,9 +86,7 @@ fn both(client: &mut Client, shard: i32, epoch_ms: i64) {
 /// of the original's users decode ids of the extension.
 #[test]
 fn original_and_extension_decode_each_others_ids() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(&mut client, "CREATE EXTENSION instagram_id");
+    let (_server, mut client) = with_extension();
     let count = length(5_000, 200_000);
     for (shard, epoch_ms) in
         SHARDS.into_iter().filter(|(_, epoch_ms)| *epoch_ms < 1_780_000_000_000)
@@ -150,9 +148,8 @@ fn load(server: &Server, statement: &str, scenario: &str, clock: Clock) -> Journ
 /// under the same load, the same check finds none.
 #[test]
 fn original_repeats_ids_and_next_id_does_not() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(&mut client, "CREATE EXTENSION instagram_id; CREATE SEQUENCE plain");
+    let (server, mut client) = with_extension();
+    run(&mut client, "CREATE SEQUENCE plain");
     run(&mut client, "SELECT create_shard(5, 'ours')");
     run(&mut client, &original_of_shard(5));
     let ids = length(10_000, 50_000);

@@ -14,8 +14,7 @@ const PERIODS: [&str; 3] = ["day", "week", "month"];
 /// creating and dropping partitions.
 fn setup_events(client: &mut Client, partitions: &str) {
     setup(client);
-    client
-        .batch_execute(&format!(
+    run(client, &format!(
             "CREATE TABLE insta5.people (id bigint PRIMARY KEY);
              INSERT INTO insta5.people VALUES (1);
              CREATE TABLE insta5.events (
@@ -23,8 +22,7 @@ fn setup_events(client: &mut Client, partitions: &str) {
              ) PARTITION BY RANGE (id);
              CREATE INDEX ON insta5.events (kind);
              {partitions}"
-        ))
-        .unwrap();
+        ));
 }
 
 /// Repeats a statement during the load; any error fails the test.
@@ -38,7 +36,7 @@ fn repeat_under_load(
     while Instant::now() < until {
         let statement = statement(calls);
         let started = Instant::now();
-        client.batch_execute(&statement).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+        run(&mut client, &statement);
         longest = longest.max(started.elapsed());
         calls += 1;
         thread::sleep(Duration::from_millis(5));
@@ -174,12 +172,11 @@ fn daily_maintenance_keeps_partitions_current() {
                 if day % 5 == 3 {
                     continue;
                 }
-                client
-                    .batch_execute(
-                        "SELECT create_id_partitions('insta5.events', 'day', 3);
+                run(
+                    &mut client,
+                    "SELECT create_id_partitions('insta5.events', 'day', 3);
                      SELECT drop_old_id_partitions('insta5.events', now() - interval '10 days')",
-                    )
-                    .unwrap();
+                );
                 let row = client
                 .query_one(
                     "SELECT count(*), count(*) FILTER (WHERE begins > now()),

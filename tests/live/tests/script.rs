@@ -143,9 +143,7 @@ const DECLARED: &str = "
 
 #[test]
 fn script_declares_the_functions_of_the_library() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(&mut client, "CREATE EXTENSION instagram_id");
+    let (_server, mut client) = with_extension();
     let exported = exported();
     let declared = texts(&mut client, &format!("{DECLARED} ({MEMBER_FUNCTIONS})"));
     assert!(declared.len() > 30, "{declared:?}");

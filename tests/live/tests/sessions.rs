@@ -16,9 +16,8 @@ fn complete_journal(scenario: impl Into<String>, shard: i64) -> Journal {
 
 #[test]
 fn ten_sessions_insert_through_defaults() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(5); SELECT create_shard(6);
+    let (server, mut client) = with_extension();
+    run(&mut client, "SELECT create_shard(5); SELECT create_shard(6);
              CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), session int);
              CREATE TABLE insta6.photos (id bigint PRIMARY KEY DEFAULT next_id(6), session int)");
     let sessions = in_parallel(10, |n| {
@@ -80,9 +79,8 @@ fn evicted_page_is_read_again() {
 /// A function declared as PARALLEL SAFE does not make next_id parallel safe.
 #[test]
 fn parallel_worker_refuses() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(5);
+    let (_server, mut client) = with_extension();
+    run(&mut client, "SELECT create_shard(5);
              CREATE FUNCTION lie() RETURNS bigint PARALLEL SAFE LANGUAGE plpgsql AS 'BEGIN RETURN next_id(5); END';
              CREATE TABLE t AS SELECT generate_series(1, 1000) AS n; ANALYZE t");
     let force = if major() < 16 { "force_parallel_mode" } else { "debug_parallel_query" };
@@ -184,9 +182,8 @@ fn sequence_set_back_concurrently_repeats_no_ids() {
 
 #[test]
 fn waits_are_shown_by_name() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(5)");
+    let (server, mut client) = with_extension();
+    run(&mut client, "SELECT create_shard(5)");
     let has_names = major() >= 17;
     // As many ids as two seconds have, so the session waits for most of that time.
     let busy = std::thread::spawn({
@@ -248,9 +245,7 @@ fn shards_are_found_without_indexes() {
 /// succeed, and a role with USAGE cannot use the sequence for another shard or epoch.
 #[test]
 fn definition_is_found_while_it_is_replaced() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    setup(&mut client);
+    let (server, mut client) = with_shard();
     let create: String =
         one(&mut client, "SELECT pg_get_functiondef('insta5.shard_5()'::regprocedure)");
     run(
@@ -299,11 +294,10 @@ fn definition_is_found_while_it_is_replaced() {
 /// each look-up take as long as the change.
 #[test]
 fn shard_is_found_while_it_gets_another_owner() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
+    let (server, mut client) = with_extension();
     run(
         &mut client,
-        "CREATE EXTENSION instagram_id; CREATE ROLE one; CREATE ROLE two; CREATE ROLE app LOGIN;
+        "CREATE ROLE one; CREATE ROLE two; CREATE ROLE app LOGIN;
          GRANT CREATE ON DATABASE postgres TO one, two; CREATE SEQUENCE others;
          DO $$ BEGIN FOR n IN 1..200 LOOP
              EXECUTE format('CREATE SCHEMA m%s', n);
@@ -343,9 +337,7 @@ fn shard_is_found_while_it_gets_another_owner() {
 #[test]
 fn definitions_of_others_do_not_delay_a_call() {
     const SCHEMAS: i64 = 2000;
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    setup(&mut client);
+    let (server, mut client) = with_shard();
     run(
         &mut client,
         "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory;
@@ -458,9 +450,7 @@ pub fn name_in_defaults(mallory: &mut Client, owner: &mut Client, object: &str, 
 /// look-up does not read all of them.
 #[test]
 fn defaults_of_others_do_not_delay_a_lookup() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    setup(&mut client);
+    let (server, mut client) = with_shard();
     run(
         &mut client,
         "CREATE SEQUENCE insta5.beside; CREATE ROLE app LOGIN; CREATE ROLE mallory LOGIN;

@@ -96,8 +96,8 @@ impl Pair {
     fn at_once(&self, on_a: &str, on_b: &str) {
         let [mut a, mut b] = self.clients();
         self.enable(false);
-        a.batch_execute(on_a).unwrap_or_else(|error| panic!("{on_a}: {error:?}"));
-        b.batch_execute(on_b).unwrap_or_else(|error| panic!("{on_b}: {error:?}"));
+        run(&mut a, on_a);
+        run(&mut b, on_b);
         self.enable(true);
     }
 

@@ -14,9 +14,7 @@ const MALLORY: &str = "CREATE ROLE mallory LOGIN; GRANT USAGE ON SCHEMA insta5 T
 /// it as a member of pg_monitor.
 #[test]
 fn sequence_is_taken_over() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut owner = server.connect();
-    setup(&mut owner);
+    let (server, mut owner) = with_shard();
     run(&mut owner, MALLORY);
     run(
         &mut owner,
@@ -71,9 +69,7 @@ fn sequence_is_taken_over_after_an_error() {
 /// A role that may not create, adopt or give back a shard locks neither its number nor a schema.
 #[test]
 fn role_without_privileges_locks_nothing() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut owner = server.connect();
-    setup(&mut owner);
+    let (server, mut owner) = with_shard();
     run(&mut owner, "CREATE SCHEMA victim; CREATE ROLE nobody LOGIN");
     run(&mut owner, &original_of_shard(7));
     run(&mut owner, &original_of_shard(8));
