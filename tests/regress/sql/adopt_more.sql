@@ -2,27 +2,10 @@
 \getenv tests PG_ABS_SRCDIR
 \set prelude :tests '/prelude.sql'
 \i :prelude
-SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
-RESET client_min_messages;
 CREATE ROLE regress_id_app;
 CREATE ROLE "regress_id app";
 CREATE ROLE regress_id_group;
 CREATE ROLE regress_id_owner;
--- original(schema, shard, name, sequence): a function like the published one; it can be called again like a migration.
-CREATE FUNCTION pg_temp.original(schema text, shard text, name text DEFAULT 'next_id', sequence text DEFAULT 'table_id_seq', epoch text DEFAULT '1577836800000')
-RETURNS void LANGUAGE plpgsql AS $f$
-BEGIN
-    EXECUTE format('CREATE SCHEMA IF NOT EXISTS %1$I; CREATE SEQUENCE IF NOT EXISTS %1$I.%2$I', schema, sequence);
-    EXECUTE format($q$CREATE OR REPLACE FUNCTION %1$I.%2$I() RETURNS bigint LANGUAGE plpgsql AS $body$
-DECLARE
-    our_epoch bigint := %5$s;
-    shard_id int := %4$s;
-BEGIN
-    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - our_epoch) << 23)
-        | (shard_id << 10) | (nextval('%1$I.%3$I') %% 1024);
-END $body$$q$, schema, name, sequence, shard, epoch);
-END $f$;
 SET client_min_messages = warning;
 -- A shard is adopted and given back, with a migration in between.
 CREATE FUNCTION pg_temp.unadopt_after(migration text) RETURNS TABLE (function regprocedure, next_is_above bool) LANGUAGE plpgsql AS $f$
@@ -42,13 +25,14 @@ BEGIN
     PERFORM adopt_shard(528);
     PERFORM advance_shard(528, make_id(clock_timestamp() + by, 528, 0, '2020-01-01'));
     INSERT INTO insta528.photos DEFAULT VALUES;
-    PERFORM pg_temp.original('insta528', '528'), setval('insta528.table_id_seq', 1, false);
+    CALL original('insta528', '528');
+    PERFORM setval('insta528.table_id_seq', 1, false);
     RETURN (raises('SELECT unadopt_shard(528)')).state;
 END $f$;
 \set ECHO all
 
 -- A role that could insert before adoption can insert afterwards, or adoption names the missing privileges.
-DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
+CALL original('insta520', '520');
 CREATE TABLE insta520.photos (id bigint PRIMARY KEY DEFAULT insta520.next_id(), title text);
 REVOKE EXECUTE ON FUNCTION insta520.next_id() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION insta520.next_id() TO "regress_id app", regress_id_group;
@@ -141,7 +125,7 @@ SELECT shard FROM adopt_shard(520);
 SELECT reason FROM id_shards WHERE shard = 520;
 SELECT advance_shard(520, make_id(clock_timestamp() + interval '1 s', 520, 0, '2020-01-01')) > 0 AS advanced;
 INSERT INTO insta520.photos (title) VALUES ('ours') RETURNING id AS ours \gset
-DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); PERFORM setval('insta520.table_id_seq', 1, false); END $$;
+DO $$ BEGIN CALL original('insta520', '520'); PERFORM setval('insta520.table_id_seq', 1, false); END $$;
 INSERT INTO insta520.photos (title) VALUES ('theirs') RETURNING id < :ours AS below;
 SELECT reason FROM id_shards WHERE shard = 520;
 -- The function can be adopted again, above all ids so far.
@@ -152,7 +136,7 @@ SELECT * FROM raises('SELECT adopt_shard(520)');
 SELECT * FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
 SELECT proname FROM pg_proc WHERE pronamespace = 'insta520'::regnamespace ORDER BY 1;
 -- Or adoption can be reverted. The function that replaced it stays unchanged.
-DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); PERFORM setval('insta520.table_id_seq', 1, false); END $$;
+DO $$ BEGIN CALL original('insta520', '520'); PERFORM setval('insta520.table_id_seq', 1, false); END $$;
 COMMENT ON FUNCTION insta520.next_id() IS 'as the migration made it';
 BEGIN;
 SELECT unadopt_shard(520);
@@ -168,19 +152,19 @@ ROLLBACK;
 BEGIN;
 DROP FUNCTION insta520.next_id() CASCADE;
 SELECT reason FROM id_shards WHERE shard = 520;
-DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
+CALL original('insta520', '520');
 SELECT shard FROM adopt_shard(520);
 SELECT reason FROM id_shards WHERE shard = 520;
 ROLLBACK;
 -- It waits until the clock has passed the newest id, also if the original is in place again. A migration may have reset the
 -- sequence, but not the ids.
-DO $$ BEGIN PERFORM pg_temp.original('insta528', '528'); END $$;
+CALL original('insta528', '528');
 CREATE TABLE insta528.photos (id bigint PRIMARY KEY DEFAULT insta528.next_id());
 SELECT * FROM pg_temp.unadopt_after('SELECT');
-SELECT * FROM pg_temp.unadopt_after($$SELECT pg_temp.original('insta528', '528')$$);
-SELECT * FROM pg_temp.unadopt_after($$SELECT pg_temp.original('insta528', '528'), setval('insta528.table_id_seq', 1, false)$$);
+SELECT * FROM pg_temp.unadopt_after($$CALL original('insta528', '528')$$);
+SELECT * FROM pg_temp.unadopt_after($$CALL original('insta528', '528'); SELECT setval('insta528.table_id_seq', 1, false)$$);
 -- The kept original is missing.
-SELECT * FROM pg_temp.unadopt_after($$DO 'BEGIN DROP FUNCTION insta528.original_next_id(); PERFORM pg_temp.original(''insta528'', ''528''), setval(''insta528.table_id_seq'', 1, false); END'$$);
+SELECT * FROM pg_temp.unadopt_after($$DO 'BEGIN DROP FUNCTION insta528.original_next_id(); CALL original(''insta528'', ''528''); PERFORM setval(''insta528.table_id_seq'', 1, false); END'$$);
 -- The shard is further ahead.
 BEGIN;
 SELECT pg_temp.unadopt_ahead('50 s');
@@ -190,7 +174,7 @@ BEGIN;
 SET LOCAL client_min_messages = error;
 SELECT shard FROM adopt_shard(528);
 SELECT advance_shard(528, make_id(now() + interval '1 hour', 528, 0, '2020-01-01')) AS ahead \gset
-DO $$ BEGIN PERFORM pg_temp.original('insta528', '528'); END $$;
+CALL original('insta528', '528');
 SELECT starts_above > :ahead AS is_above FROM adopt_shard(528);
 SELECT insta528.next_id() > :ahead AS goes_on;
 ROLLBACK;
@@ -209,11 +193,11 @@ SELECT advance_shard(528, make_id(clock_timestamp() + interval '2 s', 528, 0, '2
 SAVEPOINT a;
 INSERT INTO insta528.by_number VALUES (DEFAULT) RETURNING id AS newest \gset
 SELECT message, detail, hint FROM raises('SELECT unadopt_shard(528)');
-DO $$ BEGIN PERFORM pg_temp.original('insta528', '528'); PERFORM setval('insta528.table_id_seq', 1, false); END $$;
+DO $$ BEGIN CALL original('insta528', '528'); PERFORM setval('insta528.table_id_seq', 1, false); END $$;
 SELECT newest_id = :newest AS newest FROM adopt_shard(528);
 ROLLBACK TO a;
 INSERT INTO insta528.by_trigger VALUES (DEFAULT) RETURNING id AS newest \gset
-DO $$ BEGIN PERFORM pg_temp.original('insta528', '528'); PERFORM setval('insta528.table_id_seq', 1, false); END $$;
+DO $$ BEGIN CALL original('insta528', '528'); PERFORM setval('insta528.table_id_seq', 1, false); END $$;
 SELECT newest_id = :newest AS newest FROM adopt_shard(528);
 -- Nor does it keep the original from being restored.
 ALTER TABLE insta528.by_number ALTER id SET DEFAULT insta528.next_id();
@@ -242,16 +226,16 @@ SELECT state, message, detail FROM raises('SELECT adopt_shard(520, function => '
 ROLLBACK;
 -- Ids that the shard's own next_id() generated beside an adopted function of another name are also taken into account.
 BEGIN;
-DO $$ BEGIN PERFORM pg_temp.original('insta527', '527', 'photo_id'); END $$;
+CALL original('insta527', '527', 'photo_id');
 SELECT function FROM adopt_shard(527);
 CREATE TABLE insta527.t (id bigint DEFAULT insta527.next_id());
 INSERT INTO insta527.t VALUES (make_id(clock_timestamp() + interval '50 s', 527, 0, '2020-01-01')) RETURNING id AS ours \gset
-DO $$ BEGIN PERFORM pg_temp.original('insta527', '527', 'photo_id'); END $$;
+CALL original('insta527', '527', 'photo_id');
 SELECT reason FROM id_shards WHERE shard = 527;
 SELECT function, newest_id = :ours AS newest, starts_above > :ours AS above FROM adopt_shard(527);
 -- A sequence that was closed for a move stays closed.
 DO $$ BEGIN
-    PERFORM pg_temp.original('insta527', '527', 'photo_id');
+    CALL original('insta527', '527', 'photo_id');
     EXECUTE (SELECT format('ALTER SEQUENCE insta527.table_id_seq MAXVALUE %s', last_value) FROM insta527.table_id_seq);
 END $$;
 SELECT state, message, regexp_replace(detail, '\d{12,}', 'N') AS detail FROM raises('SELECT adopt_shard(527)');
@@ -272,7 +256,7 @@ SELECT state, message FROM raises(format('SELECT adopt_shard(591, epoch => %L)',
 ROLLBACK;
 -- Ids in a column of a domain over bigint count, and a WARNING names a column of another type.
 BEGIN;
-DO $$ BEGIN PERFORM pg_temp.original('insta529', '529'); END $$;
+CALL original('insta529', '529');
 CREATE DOMAIN insta529.big AS bigint;
 CREATE DOMAIN insta529.id AS insta529.big CHECK (VALUE > 0);
 CREATE TABLE insta529.t (id insta529.id PRIMARY KEY DEFAULT insta529.next_id());
@@ -282,14 +266,14 @@ SELECT newest_id = :ours AS newest, starts_above > :ours AS above FROM adopt_sha
 DROP TABLE insta529.u;
 -- A column that names the shard by its number counts after a migration, too.
 ALTER TABLE insta529.t ALTER id SET DEFAULT next_id(529);
-DO $$ BEGIN PERFORM pg_temp.original('insta529', '529'); END $$;
+CALL original('insta529', '529');
 SELECT newest_id = :ours AS newest FROM adopt_shard(529);
 -- A view of another role on the kept original does not keep a shard from being adopted again.
 GRANT USAGE ON SCHEMA insta529 TO regress_id_owner;
 SET LOCAL ROLE regress_id_owner;
 CREATE TEMP VIEW v AS SELECT insta529.original_next_id();
 RESET ROLE;
-DO $$ BEGIN PERFORM pg_temp.original('insta529', '529'); END $$;
+CALL original('insta529', '529');
 SELECT shard FROM adopt_shard(529);
 SELECT has_function_privilege('regress_id_owner', 'insta529.original_next_id()', 'EXECUTE');
 ROLLBACK;
@@ -302,24 +286,21 @@ CREATE FUNCTION insta520.original_a() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (520 << 10) | (nextval('a..b') % 1024);
 END $$;
-CREATE FUNCTION insta520.original_missing() RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (520 << 10) | (nextval('insta520.table_id_seq') % 1024);
-END $$;
+CALL original('insta520', '520', 'original_missing');
 RESET ROLE;
 SELECT reason FROM id_shards WHERE shard = 520;
 DROP FUNCTION insta520.original_missing();
 SELECT function, newest_id IS NOT NULL AS newest FROM adopt_shard(520);
 SELECT reason FROM id_shards WHERE shard = 520;
-DO $$ BEGIN PERFORM pg_temp.original('insta520', '520'); END $$;
+CALL original('insta520', '520');
 SELECT unadopt_shard(520);
 SELECT 'insta520.a()'::regprocedure AS still_there;
 ROLLBACK;
 -- The original of another shard or epoch, or on another sequence.
 BEGIN;
-DO $$ BEGIN PERFORM pg_temp.original('insta520', '520', epoch => '1577836800001'); END $$;
+CALL original('insta520', '520', epoch => '1577836800001');
 SELECT * FROM raises('SELECT adopt_shard(520)');
-DO $$ BEGIN PERFORM pg_temp.original('insta520', '520', sequence => 'second'); END $$;
+CALL original('insta520', '520', sequence => 'insta520.second');
 SELECT state, message, detail FROM raises('SELECT adopt_shard(520)');
 ROLLBACK;
 -- Missing functions.
@@ -333,7 +314,7 @@ RESET ROLE;
 
 -- A schema that is a shard already cannot be adopted.
 SELECT * FROM raises('SELECT adopt_shard(521)');
-DO $$ BEGIN PERFORM pg_temp.original('insta522', '521'); END $$;
+CALL original('insta522', '521');
 SELECT * FROM raises('SELECT adopt_shard(521, ''insta522'')');
 ALTER SEQUENCE insta522.table_id_seq AS bigint INCREMENT 1 NO MAXVALUE NO CYCLE;
 SELECT id_shard(next_id(521, 'insta522.table_id_seq', '2020-01-01 00:00:00+00')), id_time(next_id(521, 'insta522.table_id_seq', '2020-01-01 00:00:00+00'), '2020-01-01') - clock_timestamp() < '1 s' AS now;
@@ -360,7 +341,7 @@ END $$;
 SELECT shard FROM adopt_shard(523, dry_run => true);
 
 -- Two functions on one sequence.
-DO $$ BEGIN PERFORM pg_temp.original('insta524', '524'); PERFORM pg_temp.original('insta524', '524', 'other_id'); END $$;
+CALL original('insta524', '524'); CALL original('insta524', '524', 'other_id');
 SELECT * FROM raises('SELECT adopt_shard(524, function => ''insta524.next_id()'')');
 DROP FUNCTION insta524.other_id();
 SET check_function_bodies = off;
@@ -410,8 +391,8 @@ SELECT shard FROM adopt_shard(524);
 
 -- Several functions of one shard, each with its own sequence, adopted one after the other.
 DO $$ BEGIN
-    PERFORM pg_temp.original('insta525', '525', 'photos_next_id', 'photos_id_seq');
-    PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_id_seq');
+    CALL original('insta525', '525', 'photos_next_id', 'insta525.photos_id_seq');
+    CALL original('insta525', '525', 'likes_next_id', 'insta525.likes_id_seq');
 END $$;
 CREATE TABLE insta525.photos (id bigint PRIMARY KEY DEFAULT insta525.photos_next_id(), n int);
 CREATE TABLE insta525.likes (id bigint PRIMARY KEY DEFAULT insta525.likes_next_id(), n int);
@@ -424,7 +405,7 @@ INSERT INTO insta525.likes (n) VALUES (6) RETURNING id_shard(id), id > (SELECT m
 SELECT * FROM raises('SELECT adopt_shard(525)');
 SELECT shard, sequence, reason FROM id_shards WHERE shard = 525;
 -- The original of one of them is restored.
-DO $$ BEGIN PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_id_seq'); END $$;
+CALL original('insta525', '525', 'likes_next_id', 'insta525.likes_id_seq');
 SELECT reason FROM id_shards WHERE shard = 525;
 SELECT function FROM adopt_shard(525);
 SELECT reason FROM id_shards WHERE shard = 525;
@@ -435,12 +416,12 @@ SELECT reason FROM id_shards WHERE shard = 525;
 ROLLBACK;
 DROP FUNCTION insta525.likes_next_id() CASCADE;
 SELECT reason FROM id_shards WHERE shard = 525;
-DO $$ BEGIN PERFORM pg_temp.original('insta525', '525', 'likes_next_id', 'likes_id_seq'); END $$;
+CALL original('insta525', '525', 'likes_next_id', 'insta525.likes_id_seq');
 SELECT function FROM adopt_shard(525);
 SELECT unadopt_shard(525);
 SELECT p.oid::regprocedure, lanname FROM pg_proc AS p JOIN pg_language AS l ON l.oid = prolang WHERE pronamespace = 'insta525'::regnamespace ORDER BY proname;
 -- The function called next_id must be adopted first, since the shard needs that name.
-DO $$ BEGIN PERFORM pg_temp.original('insta525', '525'); END $$;
+CALL original('insta525', '525');
 SELECT * FROM raises('SELECT adopt_shard(525, function => ''insta525.photos_next_id()'')');
 SELECT function FROM adopt_shard(525, function => 'insta525.next_id()');
 SELECT function FROM adopt_shard(525, function => 'insta525.photos_next_id()');
@@ -450,7 +431,7 @@ SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta525'::regnamespace;
 -- A shard that create_shard() has created before stays, with its epoch: no original was on its sequence.
 SELECT create_shard(530, epoch => '2020-01-01 00:00+00');
 SELECT next_id(530) > 0 AS generated;
-DO $$ BEGIN PERFORM pg_temp.original('insta530', '530', 'photo_id', 'photo_seq'); END $$;
+CALL original('insta530', '530', 'photo_id', 'insta530.photo_seq');
 SELECT function, sequence FROM adopt_shard(530, function => 'insta530.photo_id()');
 SELECT unadopt_shard(530);
 SELECT p.oid::regprocedure, lanname FROM pg_proc AS p JOIN pg_language AS l ON l.oid = prolang WHERE pronamespace = 'insta530'::regnamespace ORDER BY proname;
@@ -473,7 +454,7 @@ SELECT id_time(next_id(530), insta530.epoch()) - clock_timestamp() < '1 s' AS no
 
 -- The sequence of a serial no longer belongs to its column, so TRUNCATE and DROP of this table leave the clock alone.
 CREATE SCHEMA insta531 CREATE TABLE photos (id bigserial PRIMARY KEY, n int);
-DO $$ BEGIN PERFORM pg_temp.original('insta531', '531', sequence => 'photos_id_seq'); END $$;
+CALL original('insta531', '531', sequence => 'insta531.photos_id_seq');
 ALTER TABLE insta531.photos ALTER id SET DEFAULT insta531.next_id();
 SELECT sequence FROM adopt_shard(531);
 INSERT INTO insta531.photos (n) VALUES (1) RETURNING id AS ours \gset
@@ -483,7 +464,7 @@ DROP TABLE insta531.photos;
 SELECT insta531.next_id() > :ours AS above;
 
 -- An original is not restored if the sequence that it names has another name now, or another schema.
-DO $$ BEGIN PERFORM pg_temp.original('insta532', '532'); END $$;
+CALL original('insta532', '532');
 SELECT sequence FROM adopt_shard(532);
 ALTER SCHEMA insta532 RENAME TO insta533;
 SELECT * FROM raises('SELECT unadopt_shard(532)');
@@ -496,7 +477,7 @@ SELECT unadopt_shard(532);
 SELECT insta532.next_id() > 0 AS generated;
 
 -- Values that only the caller gives are compared with the newest id.
-DO $$ BEGIN PERFORM pg_temp.original('insta526', 'current_setting(''app.shard'')::int', epoch => 'current_setting(''app.epoch'')::bigint'); END $$;
+CALL original('insta526', 'current_setting(''app.shard'')::int', epoch => 'current_setting(''app.epoch'')::bigint');
 CREATE TABLE insta526.photos (id bigint PRIMARY KEY DEFAULT insta526.next_id());
 SET app.shard = 526;
 SET app.epoch = '1577836800000';
@@ -514,7 +495,7 @@ SELECT shard, epoch FROM adopt_shard(526, epoch => '2020-01-01', dry_run => true
 DELETE FROM insta526.photos;
 INSERT INTO insta526.photos VALUES (make_id('2022-01-01', 9, 0, '2020-01-01'));
 SELECT state FROM raises('SELECT adopt_shard(526, epoch => ''2020-01-01'', dry_run => true)');
-DO $$ BEGIN PERFORM pg_temp.original('insta526', '526'); END $$;
+CALL original('insta526', '526');
 SELECT shard, epoch FROM adopt_shard(526);
 -- Any role can create the schema with the name of the shard.
 SELECT create_shard(534, 'own534');

@@ -3,7 +3,6 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_other;
 CREATE ROLE regress_id_other;
 -- The error of adopt_table(), whose hint is run.
 CREATE FUNCTION pg_temp.heed("table" text) RETURNS TABLE (state text, message text, detail text, hint text) LANGUAGE plpgsql AS $$
@@ -86,11 +85,7 @@ INSERT INTO regress_id_other.t DEFAULT VALUES RETURNING id > (SELECT max(id) FRO
 DROP TABLE regress_id_other.t;
 -- The same with the original, whose function every role can call.
 CREATE SCHEMA insta532 CREATE SEQUENCE table_id_seq AS integer;
-CREATE FUNCTION insta532.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23)
-        | (532 << 10) | (nextval('insta532.table_id_seq') % 1024);
-END $$;
+CALL original('insta532', '532', epoch => '1314220021721');
 CREATE TABLE insta532.photos (id bigint DEFAULT insta532.next_id());
 INSERT INTO insta532.photos DEFAULT VALUES;
 GRANT USAGE ON SCHEMA insta532 TO regress_id_other;
@@ -187,12 +182,7 @@ DROP TABLE parents, of_parent, of_partition, parted, wide;
 
 -- The default may generate ids of another shard, in each form, as in a copy of a database that gets a shard of its own.
 SELECT create_shard(533), create_shard(534, epoch => '2020-01-01 00:00+00'), create_shard(535);
-CREATE SEQUENCE insta533.own_seq;
-CREATE FUNCTION insta533.photo_id() RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23)
-        | (533 << 10) | (nextval('insta533.own_seq') % 1024);
-END $$;
+CALL original('insta533', '533', 'photo_id', 'insta533.own_seq', '1314220021721');
 DO $$ BEGIN PERFORM adopt_shard(533, function => 'insta533.photo_id()'); END $$;
 SET instagram_id.shard = 533;
 CREATE TABLE insta533.photos (id bigint PRIMARY KEY, n int);

@@ -113,7 +113,6 @@ COPY loaded (n) FROM PROGRAM 'seq 3';
 SELECT count(*) FROM loaded;
 
 -- A role needs the right to call next_id, and that to use the sequence; nobody grants it that to call _next_id.
-DROP ROLE IF EXISTS regress_id_loader;
 CREATE ROLE regress_id_loader;
 GRANT pg_execute_server_program TO regress_id_loader;
 GRANT USAGE ON SCHEMA copying, insta5 TO regress_id_loader;

@@ -2,8 +2,6 @@
 -- database is separate, since other tests would fire them.
 SET client_min_messages = warning;
 DROP DATABASE IF EXISTS regress_id_events;
-DROP ROLE IF EXISTS regress_id_group;
-CREATE ROLE regress_id_group;
 CREATE DATABASE regress_id_events;
 \c regress_id_events
 SET client_min_messages = warning;
@@ -11,6 +9,7 @@ CREATE EXTENSION instagram_id;
 \getenv tests PG_ABS_SRCDIR
 \set prelude :tests '/prelude.sql'
 \i :prelude
+CREATE ROLE regress_id_group;
 
 -- Runs one statement after the first command with this tag.
 CREATE TABLE orders (statement text, tag text);

@@ -35,8 +35,7 @@ SET TimeZone = 'UTC';
 -- A shard with two definitions: the epoch must be given, and then both schemas are shown.
 CREATE SCHEMA twin;
 CREATE SEQUENCE twin.table_id_seq;
-CREATE FUNCTION twin.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    BEGIN ATOMIC SELECT 'twin.table_id_seq'::regclass AS sequence, '2021-01-01+00'::timestamptz AS epoch, '0/0' AS home; END;
+CALL define('twin', 5, 'twin.table_id_seq', '2021-01-01+00');
 SELECT * FROM raises('SELECT * FROM id_explain(5 << 10)');
 SELECT * FROM explained(5 << 10, '2020-01-01+00') WHERE field IN ('time', 'schema', 'epoch');
 -- Invalid epochs.
@@ -44,7 +43,6 @@ SELECT raises($$SELECT * FROM id_explain(1, 'infinity')$$);
 SELECT raises($$SELECT * FROM id_explain(-1, '294270-01-01+00')$$);
 -- A role without privileges on the shard sees that it lacks them.
 SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_reader;
 DROP SCHEMA twin CASCADE;
 CREATE ROLE regress_id_reader;
 SET ROLE regress_id_reader;

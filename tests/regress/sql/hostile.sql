@@ -2,21 +2,10 @@
 \getenv tests PG_ABS_SRCDIR
 \set prelude :tests '/prelude.sql'
 \i :prelude
-SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_mallory, regress_id_victim, regress_id_app;
-RESET client_min_messages;
 CREATE ROLE regress_id_mallory;
 CREATE ROLE regress_id_victim;
 CREATE ROLE regress_id_app;
 DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_id_mallory, regress_id_victim', current_database()); END $$;
--- An original that uses this sequence.
-CREATE FUNCTION original(schema text, shard int, sequence text) RETURNS void LANGUAGE plpgsql AS $body$
-BEGIN
-    EXECUTE format('CREATE OR REPLACE FUNCTION %I.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
-        BEGIN
-            RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (%s << 10) | (nextval(%L) %% 1024);
-        END $$', schema, shard, sequence);
-END $body$;
 \set ECHO all
 
 -- A definition by another role: it does not apply to a sequence of another owner, nor beside one by the database owner.
@@ -26,10 +15,8 @@ SELECT create_shard(602, 'victims');
 RESET ROLE;
 SET ROLE regress_id_mallory;
 CREATE SCHEMA insta601 CREATE SEQUENCE seq;
-CREATE FUNCTION insta601.shard_600(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
-    BEGIN ATOMIC SELECT 'insta601.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
-CREATE FUNCTION insta601.shard_601(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
-    BEGIN ATOMIC SELECT 'insta601.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CALL define('insta601', 600, 'insta601.seq');
+CALL define('insta601', 601, 'insta601.seq');
 DO $$ BEGIN EXECUTE format('CREATE FUNCTION insta601.shard_602(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT %L::regclass, ''1992-02-01 00:00+00''::timestamptz, ''''::text; END',
     (SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = 'victims' AND relkind = 'S')); END $$;
@@ -38,8 +25,7 @@ SELECT id_shard(next_id(600)), id_shard(next_id(601)), id_shard(next_id(602)), N
 SELECT shard, schema FROM id_shards WHERE shard BETWEEN 600 AND 602 ORDER BY shard, schema;
 -- Two definitions by roles that lack each other's privileges are ambiguous; the schema's own next_id() is not affected.
 SET ROLE regress_id_mallory;
-CREATE OR REPLACE FUNCTION insta601.shard_602(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
-    BEGIN ATOMIC SELECT 'insta601.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CALL define('insta601', 602, 'insta601.seq');
 RESET ROLE;
 SELECT * FROM raises('SELECT next_id(602)');
 SELECT id_shard(victims.next_id());
@@ -50,8 +36,7 @@ RESET ROLE;
 CREATE SCHEMA open;
 GRANT ALL ON SCHEMA open TO regress_id_mallory;
 SET ROLE regress_id_mallory;
-CREATE FUNCTION open.shard_602(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
-    BEGIN ATOMIC SELECT 'insta601.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CALL define('open', 602, 'insta601.seq');
 RESET ROLE;
 SELECT state, detail FROM raises('SELECT next_id(602)');
 SELECT id_shard(victims.next_id()), NOT is_called AS decoy_not_used FROM insta601.seq;
@@ -114,11 +99,6 @@ SELECT id_shard(next_id(605)), claim_shard(605);
     RESET escape_string_warning;
 \endif
 SELECT schema, sequence FROM id_shards WHERE shard IN (604, 605);
-SET search_path = open;
-SET ROLE regress_id_mallory;
-CREATE FUNCTION open.max(bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 666::bigint';
-RESET ROLE;
-RESET search_path;
 
 -- Functions that resemble those that create_shard() creates, but do more.
 CREATE SCHEMA insta606;
@@ -169,10 +149,7 @@ SELECT * FROM raises('SELECT adopt_table(606, ''serials'')');
 -- A function named like a kept original, which adoption did not create.
 GRANT USAGE, CREATE ON SCHEMA victims TO regress_id_mallory;
 SET ROLE regress_id_mallory;
-CREATE FUNCTION victims.original_next_id() RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - 1577836800000) << 23) | (602 << 10) | (nextval('insta601.seq') % 1024);
-END $$;
+CALL original('victims', '602', 'original_next_id', 'insta601.seq');
 RESET ROLE;
 SELECT state, message, detail FROM raises('SELECT unadopt_shard(602)');
 SET ROLE regress_id_victim;
@@ -180,23 +157,19 @@ SELECT state, message, detail FROM raises('SELECT unadopt_shard(602)');
 RESET ROLE;
 
 -- Sequences that adoption must not change: another role's, shared, a shard's, temporary; and a table instead of a sequence.
-GRANT EXECUTE ON FUNCTION original TO regress_id_mallory;
 SET ROLE regress_id_mallory;
-CREATE SCHEMA insta610;
-SELECT original('insta610', 610, 'public.serials_id_seq');
+CALL original('insta610', '610', sequence => 'public.serials_id_seq');
 RESET ROLE;
 SELECT * FROM raises('SELECT adopt_shard(610)');
-CREATE SCHEMA insta611;
-SELECT original('insta611', 611, 'public.serials_id_seq');
+CALL original('insta611', '611', sequence => 'public.serials_id_seq');
 SELECT * FROM raises('SELECT adopt_shard(611, dry_run => true)');
-SELECT original('insta611', 611, 'insta600.table_id_seq');
+CALL original('insta611', '611', sequence => 'insta600.table_id_seq');
 SELECT * FROM raises('SELECT adopt_shard(611, dry_run => true)');
 CREATE TEMP SEQUENCE passing;
-SELECT original('insta611', 611, 'pg_temp.passing');
+CALL original('insta611', '611', sequence => 'pg_temp.passing');
 SELECT state, regexp_replace(message, 'pg_temp_\d+', 'pg_temp') AS message, detail FROM raises('SELECT adopt_shard(611, sequence => ''passing'')');
 SELECT state, message, detail FROM raises('SELECT adopt_shard(611, sequence => ''serials'')');
-CREATE SEQUENCE insta611.table_id_seq;
-SELECT original('insta611', 611, 'insta611.table_id_seq');
+CALL original('insta611', '611');
 SELECT * FROM raises('SELECT adopt_shard(611, ''elsewhere'', ''insta611.next_id()'')');
 ALTER FUNCTION insta611.next_id() RENAME TO a_name_so_long_that_there_is_no_room_to_keep_its_origin;
 SELECT state, message, detail FROM raises('SELECT adopt_shard(611, dry_run => true)');
@@ -250,8 +223,7 @@ RESET ROLE;
 
 -- An object can be named by its OID without a privilege on it. Such dependencies do not prevent an adoption, nor make a table one
 -- of the shard; and they do not give a schema an epoch.
-CREATE SCHEMA insta614 CREATE SEQUENCE table_id_seq;
-SELECT original('insta614', 614, 'insta614.table_id_seq');
+CALL original('insta614', '614');
 SELECT 'insta614.table_id_seq'::regclass::oid AS sequence, 'insta614.next_id()'::regprocedure::oid AS function,
     'insta614'::regnamespace::oid AS schema \gset
 SET ROLE regress_id_mallory;
@@ -291,8 +263,7 @@ SELECT * FROM convert_defaults_to_triggers(616);
 -- Other roles can create any number of functions that name the sequence of a shard, or that are named as kept originals. Their
 -- bodies are not read, nor functions with parameters. Counted in pages that a statement reads after a change of the catalogs,
 -- which any role can cause.
-CREATE SCHEMA insta613 CREATE SEQUENCE table_id_seq;
-SELECT original('insta613', 613, 'insta613.table_id_seq');
+CALL original('insta613', '613');
 SELECT shard FROM adopt_shard(613);
 GRANT USAGE, CREATE ON SCHEMA insta613 TO regress_id_mallory;
 CREATE FUNCTION pages(statement text, role text) RETURNS int LANGUAGE plpgsql SET client_min_messages = warning AS $$
@@ -372,6 +343,6 @@ SET client_min_messages = warning;
 DROP TABLE serials;
 DROP SCHEMA insta600, insta601, insta606, insta607, insta608, insta610, insta611, insta612, insta613, insta614, insta615, insta616, photos_eu, victims, open, "\';x", "\';SELECT 1;--" CASCADE;
 DROP VIEW costs;
-DROP FUNCTION evil, original, pages;
+DROP FUNCTION evil, pages;
 DROP OWNED BY regress_id_mallory, regress_id_victim;
 DROP ROLE regress_id_mallory, regress_id_victim, regress_id_app;

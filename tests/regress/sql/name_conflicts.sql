@@ -4,7 +4,6 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_squatter, regress_id_victim;
 CREATE ROLE regress_id_squatter;
 CREATE ROLE regress_id_victim;
 DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_id_squatter, regress_id_victim', current_database()); END $$;
@@ -23,15 +22,12 @@ CREATE SCHEMA insta77 CREATE SEQUENCE table_id_seq;
 CREATE FUNCTION insta77.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT public.steals()';
 CREATE FUNCTION insta77.id_time(bigint) RETURNS timestamptz LANGUAGE sql AS 'SELECT now() FROM public.steals()';
 CREATE FUNCTION insta77.epoch() RETURNS timestamptz LANGUAGE sql AS 'SELECT now() FROM public.steals()';
-CREATE FUNCTION public.shard_77(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
-    BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+CALL define('public', 77, 'insta77.table_id_seq');
 -- Definitions of another sequence and with function calls. They are parsed, not run.
-CREATE FUNCTION public.shard_78(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
-    BEGIN ATOMIC SELECT 'insta5.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+CALL define('public', 78, 'insta5.table_id_seq');
 CREATE FUNCTION public.shard_79(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
     BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, public.steals()::text; END;
-CREATE FUNCTION public.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
-    BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+CALL define('public', 5, 'insta77.table_id_seq');
 -- Names of the extension's functions: a signature that is in use is an error for that role, any other one is created.
 SELECT state FROM unnest(ARRAY['TABLE id_shards ()', 'TYPE id_shards AS (a int)', 'VIEW id_shards AS SELECT 1', 'FUNCTION next_id(int) RETURNS bigint RETURN 1',
     'OR REPLACE FUNCTION next_id(shard int) RETURNS bigint LANGUAGE sql AS ''SELECT 1::bigint''']) AS thing, raises('CREATE ' || thing);
@@ -94,8 +90,7 @@ RESET ROLE;
 SELECT id_shard(next_id(77)), id_shard(mine.next_id()), schema FROM id_shards WHERE shard = 77;
 -- Its new definition, in a schema that it does not own, makes the number ambiguous. mine.next_id() is never affected.
 SET ROLE regress_id_squatter;
-CREATE FUNCTION public.shard_77(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
-    BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+CALL define('public', 77, 'insta77.table_id_seq');
 RESET ROLE;
 SELECT last_value AS its_last FROM insta77.table_id_seq \gset
 SELECT state, message, detail FROM raises('SELECT next_id(77)');
@@ -104,8 +99,7 @@ DROP FUNCTION public.shard_77();
 SELECT id_shard(next_id(77)), id_shard(mine.next_id());
 -- So does one in its own schema, until the database owner defines the shard.
 SET ROLE regress_id_squatter;
-CREATE FUNCTION insta77.shard_77(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
-    BEGIN ATOMIC SELECT 'insta77.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+CALL define('insta77', 77, 'insta77.table_id_seq');
 RESET ROLE;
 SELECT state, message, detail FROM raises('SELECT next_id(77)');
 SELECT id_shard(mine.next_id());

@@ -3,7 +3,6 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_tenant, regress_id_guest, regress_id_super;
 CREATE ROLE regress_id_tenant;
 CREATE ROLE regress_id_guest;
 CREATE ROLE regress_id_super SUPERUSER;
@@ -167,8 +166,7 @@ CREATE SCHEMA open;
 GRANT USAGE, CREATE ON SCHEMA open TO regress_id_guest;
 SET ROLE regress_id_guest;
 CREATE SEQUENCE open.table_id_seq;
-CREATE FUNCTION open.shard_620(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'open.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'::text; END;
+CALL define('open', 620, 'open.table_id_seq', '2011-08-24 21:07:01.721+00');
 SET ROLE regress_id_tenant;
 CREATE TABLE insta620.beside_another (id bigserial PRIMARY KEY);
 SELECT * FROM keys WHERE table_name = 'insta620.beside_another'::regclass;

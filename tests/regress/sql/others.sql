@@ -3,7 +3,6 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_evil, regress_id_app, regress_id_super;
 CREATE ROLE regress_id_evil;
 CREATE ROLE regress_id_app;
 CREATE ROLE regress_id_super SUPERUSER;
@@ -91,11 +90,7 @@ SELECT setval('evil.calls', 1, false);
 SELECT adopted FROM adopt_table(9, 'evil.serials', schema => 'insta9');
 SELECT settings() = :'before' AS same, is_called FROM evil.calls;
 -- An adoption reads the newest id under locks that other sessions wait for. It calls no such function.
-CREATE SCHEMA insta3 CREATE SEQUENCE table_id_seq;
-CREATE FUNCTION insta3.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (3 << 10) | (nextval('insta3.table_id_seq') % 1024);
-END $$;
+CALL original('insta3', '3', epoch => '1314220021721');
 ALTER TABLE evil.serials ALTER id SET DEFAULT insta3.next_id();
 SELECT newest_id FROM adopt_shard(3);
 SELECT settings() = :'before' AS same, is_called FROM evil.calls;
@@ -114,11 +109,7 @@ SELECT column_name FROM convert_defaults_to_triggers(9) ORDER BY table_name::tex
 SELECT can_generate, reason FROM id_shards WHERE shard = 9;
 ROLLBACK;
 BEGIN;
-CREATE SCHEMA insta8 CREATE SEQUENCE table_id_seq;
-CREATE FUNCTION insta8.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (8 << 10) | (nextval('insta8.table_id_seq') % 1024);
-END $$;
+CALL original('insta8', '8', sequence => 'insta8.table_id_seq');
 CREATE TABLE insta8.photos (id bigint PRIMARY KEY DEFAULT insta8.next_id());
 SELECT script ~ 'insta8.original_next_id\(\)' AND script !~ '"' AS quoted_where_needed FROM adopt_shard(8);
 SELECT can_generate, reason FROM id_shards WHERE shard = 8;
@@ -179,12 +170,8 @@ SELECT value FROM id_explain(make_id('2020-01-01', 7, 0), '2011-01-01') WHERE fi
 
 -- Functions of another role beside an original: of any length, and with a body that names a table which is locked.
 SET ROLE regress_id_app;
-CREATE SCHEMA insta8 CREATE SEQUENCE table_id_seq;
+CALL original('insta8', '8');
 GRANT CREATE, USAGE ON SCHEMA insta8 TO regress_id_evil;
-CREATE FUNCTION insta8.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (8 << 10) | (nextval('insta8.table_id_seq') % 1024);
-END $$;
 SET ROLE regress_id_evil;
 DO $$ BEGIN EXECUTE format('CREATE FUNCTION insta8.long() RETURNS bigint LANGUAGE plpgsql AS %L', 'BEGIN RETURN 1; END --' || repeat('x', 270000000)); END $$;
 SET ROLE regress_id_app;
@@ -232,11 +219,7 @@ DROP SCHEMA many CASCADE;
 
 -- An adoption moves the sequence once more at the commit, whichever role the transaction has then. The sequence field goes on.
 SET ROLE regress_id_app;
-CREATE SCHEMA insta4 CREATE SEQUENCE table_id_seq;
-CREATE FUNCTION insta4.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (4 << 10) | (nextval('insta4.table_id_seq') % 1024);
-END $$;
+CALL original('insta4', '4');
 SELECT setval('insta4.table_id_seq', 77);
 RESET ROLE;
 BEGIN;
@@ -274,8 +257,7 @@ SELECT create_shard(5, 'shared', if_not_exists => true);
 SELECT id_shard(next_id(5));
 SET ROLE regress_id_evil;
 CREATE SCHEMA insta5 CREATE SEQUENCE table_id_seq;
-CREATE FUNCTION insta5.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'insta5.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, ''::text; END;
+CALL define('insta5', 5, 'insta5.table_id_seq', '2011-08-24 21:07:01.721+00');
 GRANT USAGE ON SCHEMA insta5 TO PUBLIC;
 GRANT USAGE ON SEQUENCE insta5.table_id_seq TO PUBLIC;
 SET ROLE regress_id_app;
@@ -380,8 +362,7 @@ SELECT * FROM convert_defaults_to_triggers(7);
 -- While the sequence has another owner, the trigger does not take ids of a shard of a superuser with the same number.
 CREATE SCHEMA rival;
 CREATE SEQUENCE rival.s;
-CREATE FUNCTION rival.shard_7(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
-    BEGIN ATOMIC SELECT 'rival.s'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'::text; END;
+CALL define('rival', 7, 'rival.s', '2011-08-24 21:07:01.721+00');
 BEGIN;
 ALTER FUNCTION insta7.shard_7() OWNER TO regress_id_app;
 ALTER TABLE insta7.taken OWNER TO regress_id_app;

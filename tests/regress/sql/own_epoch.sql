@@ -125,7 +125,7 @@ SELECT create_shard(307, if_not_exists => true);
 SELECT sequence, epoch FROM insta307.shard_307();
 DROP FUNCTION insta307.next_id();
 CREATE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN 1;
-SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
+SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
 CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN shard_next_id(308, 'insta307.table_id_seq', '2024-01-01 00:00+00');
 SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
 CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN shard_next_id(307, 'insta300."it''s ""another"""', '2024-01-01 00:00+00');
@@ -141,7 +141,7 @@ CREATE OR REPLACE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE sql RETURN
 SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
 DROP FUNCTION insta307.next_id(), insta307.shard_next_id, other_next_id;
 CREATE FUNCTION insta307.next_id() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
-SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
+SELECT state FROM raises('SELECT create_shard(307, if_not_exists => true)');
 DROP FUNCTION insta307.next_id(), insta307.id_time(bigint);
 CREATE FUNCTION insta307.id_time(bigint) RETURNS timestamptz LANGUAGE sql RETURN id_time($1);
 SELECT * FROM raises('SELECT create_shard(307, if_not_exists => true)');
@@ -178,62 +178,51 @@ SELECT create_shard(308, if_not_exists => true);
 -- Two definitions of the same rank are an error; functions that only resemble a definition are ignored.
 CREATE SCHEMA decoy;
 CREATE SEQUENCE decoy.seq;
-CREATE FUNCTION decoy.shard_301(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CALL define('decoy', 301, 'decoy.seq');
 SELECT * FROM raises('SELECT next_id(301)');
 DROP FUNCTION decoy.shard_301();
 -- Other languages, other columns, other names, values that are not constants, temporary functions.
-CREATE FUNCTION decoy.shard_310(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE plpgsql AS 'BEGIN RAISE ''never run''; END';
-CREATE FUNCTION decoy.shard_311(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    AS 'SELECT ''decoy.seq''::regclass, ''2020-01-01 00:00+00''::timestamptz, ''''::text';
-CREATE FUNCTION decoy.shard_312() RETURNS regclass LANGUAGE sql RETURN 'decoy.seq'::regclass;
-CREATE FUNCTION decoy.shard_313(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, now(), ''::text; END;
-CREATE FUNCTION decoy.shard_0314(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
-CREATE FUNCTION decoy.shard_8192(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
-CREATE FUNCTION decoy.shard_315(n int, OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
-CREATE FUNCTION decoy.shard_316(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT NULL::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
-CREATE FUNCTION decoy.shard_317(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, 'infinity'::timestamptz, ''::text; END;
+DO $do$
+DECLARE
+    columns text := 'OUT sequence regclass, OUT epoch timestamptz, OUT home text';
+    body text := $$SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text$$;
+    decoy text[];
+BEGIN
+    FOREACH decoy SLICE 1 IN ARRAY ARRAY[
+        ['310', columns, $$LANGUAGE plpgsql AS 'BEGIN RAISE ''never run''; END'$$],
+        ['311', columns, format('LANGUAGE sql AS %L', body)],
+        ['312', 'OUT sequence regclass', $$RETURN 'decoy.seq'::regclass$$],
+        ['313', columns, replace(body, $$'2020-01-01 00:00+00'::timestamptz$$, 'now()')],
+        ['0314', columns, body],
+        ['8192', columns, body],
+        ['315', 'n int, ' || columns, body],
+        ['316', columns, replace(body, $$'decoy.seq'$$, 'NULL')],
+        ['317', columns, replace(body, '2020-01-01 00:00+00', 'infinity')],
+        ['331', columns, replace(body, '2020-01-01 00:00+00', '294276-12-31 23:59:59.999999+00')],
+        ['332', columns, body || ' FROM pg_class'],
+        ['333', columns, body || ' WHERE false'],
+        ['334', columns, replace(body, $$'decoy.seq'$$, '1')],
+        ['321', columns, body || '; ' || body],
+        ['322', replace(columns, 'home text', 'home int'), replace(body, $$''::text$$, '1')],
+        ['323', columns || ', OUT more text', body || $$, ''::text$$],
+        ['324', replace(columns, 'regclass', 'oid'), replace(body, $$'decoy.seq'::regclass$$, $$'1259'::oid$$)],
+        ['325', replace(columns, 'timestamptz', 'timestamp'), replace(body, '+00''::timestamptz', '''::timestamp')]]
+    LOOP
+        EXECUTE format('CREATE FUNCTION decoy.shard_%s(%s) %s', decoy[1], decoy[2],
+            CASE WHEN decoy[3] LIKE 'SELECT%' THEN format('LANGUAGE sql BEGIN ATOMIC %s; END', decoy[3]) ELSE decoy[3] END);
+    END LOOP;
+END $do$;
 CREATE FUNCTION decoy.shard_318() RETURNS void LANGUAGE sql BEGIN ATOMIC END;
-CREATE FUNCTION decoy.shard_331(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '294276-12-31 23:59:59.999999+00'::timestamptz, ''::text; END;
-CREATE FUNCTION decoy.shard_332(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text FROM pg_class; END;
-CREATE FUNCTION decoy.shard_333(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text WHERE false; END;
-CREATE FUNCTION decoy.shard_334(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 1::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
 CREATE FUNCTION decoy.shard_320() RETURNS void LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END;
-CREATE FUNCTION decoy.shard_321(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC
-        SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text;
-        SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text;
-    END;
-CREATE FUNCTION decoy.shard_322(OUT sequence regclass, OUT epoch timestamptz, OUT home int) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 1; END;
-CREATE FUNCTION decoy.shard_323(OUT sequence regclass, OUT epoch timestamptz, OUT home text, OUT more text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text, ''::text; END;
-CREATE FUNCTION decoy.shard_324(OUT sequence oid, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT '1259'::oid, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
-CREATE FUNCTION decoy.shard_325(OUT sequence regclass, OUT epoch timestamp, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00'::timestamp, ''::text; END;
-CREATE FUNCTION pg_temp.shard_319(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.seq'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CALL define('pg_temp', 319, 'decoy.seq');
 SELECT shard FROM id_shards WHERE shard >= 310 OR schema = 'decoy';
 SELECT state FROM generate_series(310, 334) AS n, raises(format('SELECT next_id(%s)', n)) GROUP BY state;
 -- A definition that names another relation than a sequence does not count. A temporary sequence has no last id in the view.
 CREATE TABLE decoy.no_sequence ();
-CREATE FUNCTION decoy.shard_326(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'decoy.no_sequence'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CALL define('decoy', 326, 'decoy.no_sequence');
 CREATE TEMPORARY SEQUENCE mine;
 SET client_min_messages = warning; -- PostgreSQL 19 says that the function is as good as temporary
-CREATE FUNCTION decoy.shard_327(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
-    BEGIN ATOMIC SELECT 'mine'::regclass, '2020-01-01 00:00+00'::timestamptz, ''::text; END;
+CALL define('decoy', 327, 'mine');
 RESET client_min_messages;
 SELECT id_shard(next_id(327)) AS shard;
 SELECT shard, last_id FROM id_shards WHERE schema = 'decoy';

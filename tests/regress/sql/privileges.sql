@@ -4,8 +4,6 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET client_min_messages = error;
-DROP ROLE IF EXISTS regress_id_public, regress_id_usage, regress_id_update, regress_id_owner, regress_id_table, regress_id_database,
-    regress_id_super, regress_id_monitor, regress_id_reader, regress_id_writer, regress_id_select, regress_id_schema, regress_id_bare;
 -- The roles of the columns.
 CREATE ROLE regress_id_public;
 CREATE ROLE regress_id_usage;
@@ -48,33 +46,15 @@ DO $$ BEGIN PERFORM create_id_partitions('insta5.events', from_time => now() - i
 RESET ROLE;
 -- Shard 7 is a schema that runs the PL/pgSQL original; shard 8 one that was adopted.
 SET ROLE regress_id_owner;
-CREATE FUNCTION pg_temp.original(shard int) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
-    EXECUTE format($f$
-        CREATE SCHEMA insta%1$s;
-        GRANT USAGE ON SCHEMA insta%1$s TO regress_id_usage, regress_id_update, regress_id_table;
-        CREATE SEQUENCE insta%1$s.table_id_seq;
-        CREATE FUNCTION insta%1$s.next_id(OUT result bigint) AS $b$
-        DECLARE
-            our_epoch bigint := 1314220021721;
-            seq_id bigint;
-            now_millis bigint;
-            shard_id int := %1$s;
-        BEGIN
-            SELECT nextval('insta%1$s.table_id_seq') %% 1024 INTO seq_id;
-            SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) INTO now_millis;
-            result := (now_millis - our_epoch) << 23;
-            result := result | (shard_id << 10);
-            result := result | (seq_id);
-        END;
-        $b$ LANGUAGE plpgsql;
-        CREATE TABLE insta%1$s.photos (id bigint PRIMARY KEY DEFAULT insta%1$s.next_id());
-        INSERT INTO insta%1$s.photos DEFAULT VALUES;
-        $f$, shard);
+DO $$ BEGIN
+    FOR n IN 7..8 LOOP
+        CALL original('insta' || n, n::text, epoch => '1314220021721');
+        EXECUTE format('GRANT USAGE ON SCHEMA insta%s TO regress_id_usage, regress_id_update, regress_id_table;
+            CREATE TABLE insta%1$s.photos (id bigint PRIMARY KEY DEFAULT insta%1$s.next_id()); INSERT INTO insta%1$s.photos DEFAULT VALUES', n);
+    END LOOP;
+    PERFORM adopt_shard(8);
 END $$;
-DO 'BEGIN PERFORM pg_temp.original(7), pg_temp.original(8); END';
-DO 'BEGIN PERFORM adopt_shard(8); END';
 RESET ROLE;
-DROP FUNCTION pg_temp.original;
 
 -- The result of a statement that a role runs: yes, no with the SQLSTATE, or no if a SELECT returns no row. Its changes are rolled
 -- back, except those of sequences; next_id() opens a sequence that it has closed, and setval() makes a counter of one again.
@@ -175,8 +155,7 @@ WHERE action ~ '^(next_id\([56]|INSERT|node_next_id\(seq|nextval|setval|advance|
 -- SELECT on the sequence shows the last id, and nothing else.
 SELECT attempt('regress_id_select', statement), action FROM (SELECT * FROM actions ORDER BY n) AS ordered WHERE action ~ '^(next_id\(5|nextval|see)';
 -- CREATE on the schema is not enough to define another shard with the sequence.
-SELECT attempt('regress_id_schema', $$CREATE FUNCTION insta5.shard_6(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
-    BEGIN ATOMIC SELECT 'insta5.table_id_seq'::regclass, '2015-01-01 00:00:00+00'::timestamptz, 'here'::text; END; SELECT next_id(6)$$);
+SELECT attempt('regress_id_schema', $$CALL define('insta5', 6, 'insta5.table_id_seq', '2015-01-01 00:00:00+00'); SELECT next_id(6)$$);
 -- Nor is a schema of one's own: its owner does not decide about the sequence.
 GRANT CREATE ON DATABASE :"DBNAME" TO regress_id_usage;
 SELECT attempt('regress_id_usage', $$CREATE SCHEMA regress_id_own; CREATE FUNCTION regress_id_own.shard_6(OUT sequence regclass, OUT epoch timestamptz, OUT home text)

@@ -3,7 +3,6 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_ranges;
 CREATE ROLE regress_id_ranges;
 -- How a query finds its rows: each scan, its index condition and its filter. PostgreSQL 18 prints the result of a subquery in
 -- another way.

@@ -4,7 +4,6 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_owner, regress_id_app;
 CREATE ROLE regress_id_owner;
 CREATE ROLE regress_id_app;
 SELECT create_shard(540);
@@ -120,8 +119,7 @@ INSERT INTO insta545.own VALUES (make_id(now() + interval '1 hour', 545, 0)) RET
 SELECT recover_shard(545) = :own AS above;
 -- Another shard has ids of the same sequence.
 CREATE SCHEMA insta546;
-CREATE FUNCTION insta546.shard_546(OUT sequence regclass, OUT epoch timestamptz, OUT home text) BEGIN ATOMIC
-    SELECT 'insta540.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, 'x'; END;
+CALL define('insta546', 546, 'insta540.table_id_seq', '2011-08-24 21:07:01.721+00');
 CREATE TABLE insta546.photos (id bigint DEFAULT next_id(546));
 INSERT INTO insta546.photos VALUES (make_id(now() + interval '6 hours', 546, 0)) RETURNING id AS other \gset
 SELECT lose_last_owner();

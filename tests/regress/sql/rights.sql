@@ -2,9 +2,6 @@
 \getenv tests PG_ABS_SRCDIR
 \set prelude :tests '/prelude.sql'
 \i :prelude
-SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_app, "regress_id's ""app""", regress_id_owner, regress_id_group;
-RESET client_min_messages;
 CREATE ROLE regress_id_owner;
 CREATE ROLE regress_id_group;
 CREATE ROLE regress_id_app;
@@ -114,18 +111,15 @@ SELECT state FROM raises('SELECT next_id(33, ''insta33.another'')');
 SELECT id_shard(next_id(33, 'regress_id_own.own', '2015-01-01+00')), id_shard(next_id(32, 'regress_id_own.own', '2015-01-01+00')), id_shard(node_next_id('regress_id_own.own', '2015-01-01+00'));
 RESET ROLE;
 -- Sessions notice when it begins and when it ceases to serve a shard.
-CREATE FUNCTION regress_id_own.shard_34(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
-BEGIN ATOMIC SELECT 'regress_id_own.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+CALL define('regress_id_own', 34, 'regress_id_own.own', '2015-01-01 00:00:00+00');
 SET ROLE regress_id_app;
 SELECT state FROM raises('SELECT next_id(33, ''regress_id_own.own'', ''2015-01-01+00'')');
 SELECT id_shard(next_id(34, 'regress_id_own.own', '2015-01-01+00')), id_shard(next_id(34));
 SELECT state FROM raises('SELECT next_id(34, ''regress_id_own.own'', ''2014-01-01+00'')');
 RESET ROLE;
 -- A sequence that serves several shards accepts each, in turns, also one that another schema defines.
-CREATE FUNCTION insta33.shard_37(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
-BEGIN ATOMIC SELECT 'regress_id_own.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
-CREATE FUNCTION regress_id_own.shard_35(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
-BEGIN ATOMIC SELECT 'regress_id_own.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+CALL define('insta33', 37, 'regress_id_own.own', '2015-01-01 00:00:00+00');
+CALL define('regress_id_own', 35, 'regress_id_own.own', '2015-01-01 00:00:00+00');
 SET ROLE regress_id_app;
 SELECT id_shard(next_id(34, 'regress_id_own.own', '2015-01-01+00')), id_shard(next_id(35, 'regress_id_own.own', '2015-01-01+00')), id_shard(next_id(34, 'regress_id_own.own', '2015-01-01+00'));
 SELECT id_shard(next_id(37, 'regress_id_own.own', '2015-01-01+00'));
@@ -138,8 +132,7 @@ RESET ROLE;
 -- A definition is ranked by its owner: another role's definition does not restrict the use of the sequence.
 GRANT CREATE ON SCHEMA regress_id_own TO regress_id_app;
 SET ROLE regress_id_app;
-CREATE FUNCTION regress_id_own.shard_36(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
-BEGIN ATOMIC SELECT 'regress_id_own.own'::regclass AS sequence, '2015-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+CALL define('regress_id_own', 36, 'regress_id_own.own', '2015-01-01 00:00:00+00');
 SELECT id_shard(next_id(33, 'regress_id_own.own', '2015-01-01+00'));
 RESET ROLE;
 -- UPDATE is enough: such a role could call setval().

@@ -4,8 +4,6 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET client_min_messages = warning;
-DROP DATABASE IF EXISTS regress_id_attacks;
-DROP ROLE IF EXISTS regress_id_mallory, regress_id_victim;
 CREATE ROLE regress_id_mallory;
 CREATE ROLE regress_id_victim;
 CREATE DATABASE regress_id_attacks;

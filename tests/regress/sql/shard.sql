@@ -36,10 +36,8 @@ SELECT seqtypid::regtype, seqstart, seqincrement, seqmin, seqmax, seqcache, seqc
 SELECT count(*) AS members FROM pg_depend
 WHERE deptype = 'e' AND (objid = 'insta5'::regnamespace OR objid = 'insta5.table_id_seq'::regclass
     OR objid IN (SELECT oid FROM pg_proc WHERE pronamespace = 'insta5'::regnamespace));
-\set VERBOSITY terse
 DROP EXTENSION instagram_id;
 DROP SEQUENCE insta5.table_id_seq;
-\set VERBOSITY default
 
 -- All or nothing: create_shard() changes nothing if the schema exists, and a rollback leaves nothing behind.
 SELECT create_shard(5);

@@ -2,9 +2,6 @@
 \getenv tests PG_ABS_SRCDIR
 \set prelude :tests '/prelude.sql'
 \i :prelude
-SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_app;
-RESET client_min_messages;
 CREATE ROLE regress_id_app;
 \set ECHO all
 
@@ -164,6 +161,9 @@ SELECT setval('insta410.table_id_seq', 1) > 0 AS set;
 DROP FUNCTION insta410.id_time(bigint);
 SELECT why(410);
 SELECT shard FROM id_shards WHERE NOT can_generate AND shard = 410;
+-- A dropped sequence takes the definition with it.
+DROP SEQUENCE insta410.table_id_seq CASCADE;
+SELECT * FROM raises('SELECT next_id(410)');
 DROP FUNCTION why;
 DROP SCHEMA insta410 CASCADE;
 

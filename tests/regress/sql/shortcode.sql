@@ -52,9 +52,6 @@ EXECUTE by_code('no code');
 
 -- The function that accepts any id can run below a barrier; the one that can fail, and would reveal the code, cannot.
 SELECT oid::regprocedure AS function, provolatile, proisstrict, proparallel, proleakproof FROM pg_proc WHERE proname IN ('id_to_shortcode', 'shortcode_to_id') ORDER BY 1::text;
-SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_reader;
-RESET client_min_messages;
 CREATE ROLE regress_id_reader;
 CREATE TABLE secrets (id bigint PRIMARY KEY, code text, owner name);
 INSERT INTO secrets SELECT g, 'no code ' || g, 'someone' FROM generate_series(1, 1000) AS g;

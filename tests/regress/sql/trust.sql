@@ -4,7 +4,6 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_evil, regress_id_app, regress_id_super, regress_id_group, regress_id_member, regress_id_later;
 CREATE ROLE regress_id_evil;
 CREATE ROLE regress_id_app;
 CREATE ROLE regress_id_super SUPERUSER;
@@ -286,8 +285,7 @@ ALTER FUNCTION part.epoch() OWNER TO regress_id_evil;
 SET ROLE regress_id_evil;
 CREATE OR REPLACE FUNCTION part.epoch() RETURNS timestamptz LANGUAGE sql IMMUTABLE RETURN '2011-08-14 21:07:01.721+00'::timestamptz;
 CREATE SEQUENCE part.own;
-CREATE FUNCTION part.shard_8(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
-    BEGIN ATOMIC SELECT 'part.own'::regclass AS sequence, '2011-08-14 21:07:01.721+00'::timestamptz AS epoch, 'here'::text AS home; END;
+CALL define('part', 8, 'part.own', '2011-08-14 21:07:01.721+00');
 RESET ROLE;
 SELECT first_bound('regress_id_app', 'SELECT create_id_partitions(''part.events'', ahead => 0)');
 -- A definition of evil alone, and two definitions that can be trusted.
@@ -347,8 +345,7 @@ GRANT USAGE, CREATE ON SCHEMA insta9 TO regress_id_evil;
 GRANT USAGE ON SEQUENCE insta9.spare TO regress_id_evil;
 SET ROLE regress_id_evil;
 CREATE SEQUENCE insta9.own;
-CREATE FUNCTION insta9.shard_8(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
-    BEGIN ATOMIC SELECT 'insta9.own'::regclass AS sequence, '1996-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+CALL define('insta9', 8, 'insta9.own', '1996-01-01 00:00:00+00');
 SELECT state, message FROM raises('SELECT next_id(9, ''insta9.spare'', ''1996-01-01 00:00:00+00'')');
 SELECT id_shard(next_id(9, 'insta9.spare')), id_shard(next_id(8)), id_shard(next_id(8, 'insta9.own', '1996-01-01 00:00:00+00'));
 RESET ROLE;
@@ -363,8 +360,7 @@ CREATE SEQUENCE apart.spare;
 GRANT USAGE ON SEQUENCE apart.spare TO regress_id_app;
 SET ROLE regress_id_evil;
 CREATE SEQUENCE apart.own;
-CREATE FUNCTION apart.shard_8(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
-    BEGIN ATOMIC SELECT 'apart.own'::regclass AS sequence, '1996-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+CALL define('apart', 8, 'apart.own', '1996-01-01 00:00:00+00');
 SET ROLE regress_id_app;
 SELECT id_shard(next_id(9, 'apart.spare'));
 RESET ROLE;
@@ -373,8 +369,7 @@ SET ROLE regress_id_app;
 SELECT state, message FROM raises('SELECT next_id(9, ''apart.spare'')');
 -- A definition whose sequence belongs to another role does not count.
 SET ROLE regress_id_evil;
-CREATE OR REPLACE FUNCTION apart.shard_8(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE
-    BEGIN ATOMIC SELECT 'serials_id_seq'::regclass AS sequence, '1996-01-01 00:00:00+00'::timestamptz AS epoch, 'here'::text AS home; END;
+CALL define('apart', 8, 'serials_id_seq', '1996-01-01 00:00:00+00');
 SET ROLE regress_id_app;
 SELECT id_shard(next_id(9, 'apart.spare'));
 RESET ROLE;
