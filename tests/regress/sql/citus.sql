@@ -4,7 +4,6 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 SET client_min_messages = warning;
-DROP ROLE IF EXISTS regress_id_owner, regress_id_app;
 CREATE ROLE regress_id_owner;
 CREATE ROLE regress_id_app;
 -- Where Citus is loaded, new sequences have no MAXVALUE, because the value of a closed copy is greater.
@@ -78,6 +77,10 @@ SELECT table_name, attname FROM before WHERE table_name::text NOT LIKE 'insta500
 SELECT count(*) AS defaults_changed FROM before AS b JOIN defaults AS d USING (table_name, attname) WHERE b.expression <> d.expression;
 -- A second call converts only new tables.
 SELECT * FROM convert_defaults_to_triggers(500);
+INSERT INTO insta500.by_id DEFAULT VALUES RETURNING id_shard(id), id_shard(other);
+INSERT INTO insta500.by_both VALUES (1) RETURNING id_shard(id);
+INSERT INTO insta500.by_sum VALUES (1) RETURNING id_shard(id);
+DROP TABLE insta500.others, insta500.by_id, insta500.by_both, insta500.by_sum;
 CREATE TABLE insta500.later (id bigint DEFAULT insta500.next_id());
 SELECT * FROM convert_defaults_to_triggers(500);
 SELECT * FROM convert_defaults_to_triggers(500);
@@ -154,9 +157,6 @@ INSERT INTO insta500.kinds (kind) SELECT n % 2 + 1 FROM generate_series(1, 100) 
 INSERT INTO insta500.kind_1 (kind) VALUES (1);
 INSERT INTO insta500.kind_2 (kind) VALUES (2);
 INSERT INTO insta500.kind_2_all (kind) VALUES (2);
-INSERT INTO insta500.by_id DEFAULT VALUES RETURNING id_shard(id), id_shard(other);
-INSERT INTO insta500.by_both VALUES (1) RETURNING id_shard(id);
-INSERT INTO insta500.by_sum VALUES (1) RETURNING id_shard(id);
 INSERT INTO insta500.parent DEFAULT VALUES;
 INSERT INTO insta500.child DEFAULT VALUES;
 INSERT INTO insta500.later DEFAULT VALUES;
