@@ -449,50 +449,22 @@ impl Protocol for Portable {
         let ahead = at(3_600_000, 7);
         // The next value opens a millisecond that is ahead by more than the lead.
         let full = at(1, i64::from(SEQ_MAX));
+        let none = Budget::default;
         let starts = [
             // Crashes and cancels.
-            (
-                ahead,
-                Budget {
-                    calls: 4 + more,
-                    crashes: 1 + more,
-                    cancels: 1 + more,
-                    ..Budget::default()
-                },
-            ),
+            (ahead, Budget { calls: 4 + more, crashes: 1 + more, cancels: 1 + more, ..none() }),
             // The library takes over, also before or after a crash.
             (
                 ahead,
-                Budget {
-                    calls: 4 + more,
-                    crashes: 1,
-                    cancels: 1,
-                    take_overs: 1 + more,
-                    ..Budget::default()
-                },
+                Budget { calls: 4 + more, crashes: 1, cancels: 1, take_overs: 1 + more, ..none() },
             ),
             // A clock that jumps while calls wait, and the library that takes over.
-            (
-                full,
-                Budget {
-                    calls: 3 + more,
-                    ticks: 4 + more,
-                    jumps: 2,
-                    take_overs: 1,
-                    ..Budget::default()
-                },
-            ),
+            (full, Budget { calls: 3 + more, ticks: 4 + more, jumps: 2, take_overs: 1, ..none() }),
             // A reset. As documented, it may repeat ids after a crash, a jump of the clock, or
             // another reset.
             (
                 at(0, 7),
-                Budget {
-                    calls: 4 + more,
-                    ticks: 4 + more,
-                    resets: 1,
-                    take_overs: 1,
-                    ..Budget::default()
-                },
+                Budget { calls: 4 + more, ticks: 4 + more, resets: 1, take_overs: 1, ..none() },
             ),
         ];
         starts

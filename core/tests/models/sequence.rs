@@ -900,13 +900,9 @@ impl Protocol for Sequence {
         let full = at(0, i64::from(SEQ_MAX));
         // This sequence is ahead of the clock. Otherwise the clock would hide a loss of state.
         let ahead = at(3_600_000, 7);
-        let crashing = Budget {
-            visits: 4 + more,
-            crashes: 1 + more,
-            checkpoints: 1,
-            rollbacks: 1,
-            ..Budget::default()
-        };
+        let none = Budget::default;
+        let crashing =
+            Budget { visits: 4 + more, crashes: 1 + more, checkpoints: 1, rollbacks: 1, ..none() };
         use Levels::{Off, OffAtCommit, OffInCall, On};
         use Standby::{Asynchronous, Synchronous};
         let starts = vec![
@@ -928,7 +924,7 @@ impl Protocol for Sequence {
                     checkpoints: 2,
                     crashes: 1,
                     splits_visits: true,
-                    ..Budget::default()
+                    ..none()
                 },
             ),
             // Calls of nextval, and a clock that jumps, each with a crash.
@@ -942,7 +938,7 @@ impl Protocol for Sequence {
                 used,
                 Asynchronous,
                 &[On],
-                Budget { visits: 2 + 2 * more, jumps: 2 + more, crashes: 1, ..Budget::default() },
+                Budget { visits: 2 + 2 * more, jumps: 2 + more, crashes: 1, ..none() },
             ),
             // A synchronous standby that is promoted, before or after a crash.
             Sequence::start(
@@ -975,7 +971,7 @@ impl Protocol for Sequence {
                     ticks: 1,
                     checkpoints: more,
                     wants: Wants::OneOrMany,
-                    ..Budget::default()
+                    ..none()
                 },
             ),
             // A clock that jumps.
@@ -989,7 +985,7 @@ impl Protocol for Sequence {
                     jumps: 1,
                     nextvals: 1,
                     wants: Wants::OneOrMany,
-                    ..Budget::default()
+                    ..none()
                 },
             ),
             // Calls of setval.
@@ -1002,7 +998,7 @@ impl Protocol for Sequence {
                     ticks: 2 + more,
                     resets: 2 + more,
                     wants: Wants::Many,
-                    ..Budget::default()
+                    ..none()
                 },
             ),
             // A RESTART that commits, is rolled back, or is interrupted by a crash. The next
@@ -1018,7 +1014,7 @@ impl Protocol for Sequence {
                     rollbacks: 1,
                     crashes: 1,
                     checkpoints: more,
-                    ..Budget::default()
+                    ..none()
                 },
             ),
             Sequence::start(
@@ -1030,7 +1026,7 @@ impl Protocol for Sequence {
                     copies: 1,
                     crashes: 1 + more,
                     checkpoints: 1 + more,
-                    ..Budget::default()
+                    ..none()
                 },
             ),
         ];
