@@ -194,7 +194,7 @@ DIFFERING='copy|crash|disk_faults|fleet|leaks|partition_managers|portable|replic
 # The live tests that a change of a function, a page, a message or the catalog can break, and that
 # take seconds.
 QUICK='binary(tidy) + binary(contrib) + test(/^(script|docs|values|vectors|wait)::/)
-    + test(/^(servers::misuse_of_the_map_is_explained|sessions::(parallel_worker_refuses|waits_are_shown_by_name))$/)'
+    + test(/^(servers::misuse_of_the_map_is_explained|sessions::parallel_worker_refuses)$/)'
 
 # of_other_majors MAJOR: the modules of tests for other majors than this one, as a part of a
 # pattern: since_16|since_17...

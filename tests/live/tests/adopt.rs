@@ -325,29 +325,6 @@ fn adoption_gives_up_in_a_deadlock() {
     });
 }
 
-/// A row that is committed while `adopt_table` waits for its lock is included.
-#[test]
-fn table_adoption_includes_rows_committed_while_it_waits() {
-    let server = Server::start(&[("fsync", "off")]);
-    let (mut client, mut writer, mut watch) =
-        (server.connect(), server.connect(), server.connect());
-    setup(&mut client);
-    run(&mut client, "CREATE TABLE t (id bigserial PRIMARY KEY, n int)");
-    run(&mut writer, "BEGIN");
-    let insert = "INSERT INTO t VALUES (make_id(now() + interval '5 s', 8191, 7)) RETURNING id";
-    let ahead: i64 = one(&mut writer, insert);
-    let newest = thread::scope(|scope| {
-        let adoption =
-            scope.spawn(|| one::<i64>(&mut client, "SELECT newest_key FROM adopt_table(5, 't')"));
-        until_blocked(&mut watch, 1);
-        run(&mut writer, "COMMIT");
-        adoption.join().unwrap()
-    });
-    assert_eq!(newest, ahead);
-    let next: i64 = one(&mut client, "INSERT INTO t (n) VALUES (1) RETURNING id");
-    assert!(next > ahead, "{next} after {ahead}");
-}
-
 /// While a superuser converts the defaults of a table, the owner of its schema holds a lock that
 /// the second statement waits for, and gives the names of schema and table to a table whose
 /// partition key is a function of his own. The rename waits.
@@ -418,52 +395,6 @@ fn names_do_not_change_while_defaults_are_converted() {
         "SELECT tgrelid::regclass::text FROM pg_trigger WHERE tgname LIKE '%next_id%' OR NOT tgisinternal",
     );
     assert_eq!(table, "old.q");
-}
-
-/// While `create_id_partitions` waits for the default partition, the owner of the schema gives its
-/// name to a schema with a table that has the name of the new partition. The rename waits, and that
-/// table is not attached.
-#[test]
-fn names_do_not_change_while_a_partition_is_attached() {
-    let server = Server::start(&[("fsync", "off")]);
-    let [mut superuser, mut reader, mut renamer, mut watch] =
-        [server.connect(), server.connect(), server.connect(), server.connect()];
-    run(&mut superuser, "CREATE EXTENSION instagram_id; CREATE ROLE eve LOGIN;
-             GRANT CREATE ON DATABASE postgres TO eve;
-             CREATE SCHEMA parts AUTHORIZATION eve;
-             CREATE TABLE parts.t (id bigint) PARTITION BY RANGE (id);
-             CREATE TABLE parts.rest PARTITION OF parts.t DEFAULT;
-             CREATE SCHEMA other AUTHORIZATION eve;
-             DO $$
-             BEGIN
-                 FOR n IN 0..1 LOOP -- the month may end during the test
-                     EXECUTE format('CREATE TABLE other.t_p%s (id bigint)',
-                         to_char(date_trunc('month', now() AT TIME ZONE 'UTC') + n * interval '1 month', 'YYYYMMDD'));
-                 END LOOP;
-             END $$");
-    run(&mut renamer, "SET SESSION AUTHORIZATION eve");
-    run(&mut reader, "BEGIN; SELECT FROM parts.rest");
-    thread::scope(|scope| {
-        let creating = scope.spawn(|| {
-            run(&mut superuser, "SELECT create_id_partitions('parts.t', 'month', 0)");
-        });
-        until_blocked(&mut watch, 1);
-        let renaming = scope.spawn(|| {
-            renamer.batch_execute(
-                "BEGIN; ALTER SCHEMA parts RENAME TO old; ALTER SCHEMA other RENAME TO parts; COMMIT",
-            )
-        });
-        server.wait_for("the rename has ended or waits", || {
-            let waiting: i64 = one(&mut watch, "SELECT count(*) FROM pg_locks WHERE NOT granted");
-            renaming.is_finished() || waiting >= 2
-        });
-        run(&mut reader, "COMMIT");
-        creating.join().unwrap();
-        renaming.join().unwrap().unwrap();
-    });
-    let schemas = "SELECT DISTINCT c.relnamespace::regnamespace::text FROM pg_inherits
-        JOIN pg_class AS c ON c.oid = inhrelid WHERE inhparent = 'old.t'::regclass";
-    assert_eq!(texts(&mut watch, schemas), ["old"]);
 }
 
 /// A call waits for the owner of a schema, who has changed it. The owner rolls back and changes it

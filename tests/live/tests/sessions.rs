@@ -96,18 +96,6 @@ fn parallel_worker_refuses() {
     );
 }
 
-/// The owner of a database, who is not a superuser, installs the extension.
-#[test]
-fn database_owner_can_install_the_extension() {
-    let server = Server::start(&[("fsync", "off")]);
-    run(&mut server.connect(), "CREATE ROLE owner LOGIN");
-    run(&mut server.connect(), "CREATE DATABASE theirs OWNER owner");
-    let mut config = server.config("theirs");
-    let mut client = config.user("owner").connect(postgres::NoTls).unwrap();
-    setup(&mut client);
-    assert_eq!(one::<i32>(&mut client, "SELECT id_shard(insta5.next_id())"), 5);
-}
-
 /// A session keeps what it has cached about shards while other sessions create and alter other
 /// functions, schemas and sequences. A look-up of a shard scans an index of pg_proc.
 #[test]
@@ -178,27 +166,6 @@ fn sequence_set_back_concurrently_repeats_no_ids() {
         received
     }));
     journal.check();
-}
-
-#[test]
-fn waits_are_shown_by_name() {
-    let (server, mut client) = with_extension();
-    run(&mut client, "SELECT create_shard(5)");
-    let has_names = major() >= 17;
-    // As many ids as two seconds have, so the session waits for most of that time.
-    let busy = std::thread::spawn({
-        let mut client = server.connect();
-        move || one::<i64>(&mut client, "SELECT count(*) FROM next_ids(5, 2000000)")
-    });
-    let mut seen = vec![];
-    while !busy.is_finished() {
-        let event = "SELECT wait_event FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND state = 'active'";
-        seen.extend(client.query(event, &[]).unwrap().iter().map(|row| row.get::<_, String>(0)));
-    }
-    assert_eq!(busy.join().unwrap(), 2_000_000);
-    assert!(!seen.is_empty());
-    seen.dedup();
-    assert_eq!(seen, [if has_names { "InstagramIdClockTick" } else { "Extension" }]);
 }
 
 /// The setting of an owner who is no superuser, before and after the first call of a session.

@@ -172,9 +172,12 @@ fn ids_are_at_most_one_millisecond_ahead_of_the_clock() {
     );
 }
 
+/// Whether a session waits for the clock, under the name of this wait.
 fn is_waiting(client: &mut Client, pid: i32) -> bool {
-    let query =
-        format!("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = {pid}");
+    let name = if major() >= 17 { "InstagramIdClockTick" } else { "Extension" };
+    let query = format!(
+        "SELECT (wait_event_type, wait_event) = ('Extension', '{name}') FROM pg_stat_activity WHERE pid = {pid}"
+    );
     one::<Option<bool>>(client, &query) == Some(true)
 }
 
