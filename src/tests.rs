@@ -5,69 +5,11 @@
 mod tests {
     use crate::pg::invalidation;
     use crate::sequence::cache;
-    use instagram_id_core::hlc::{LOG_AHEAD_MIN_MS, LOG_AHEAD_MS, VALUES_PER_MS};
-    use instagram_id_core::layout::SEQ_BITS;
     use pgrx::prelude::*;
     use pgrx::spi::Spi;
 
     fn one<T: FromDatum + IntoDatum>(query: &str) -> T {
         Spi::get_one(query).unwrap().unwrap()
-    }
-
-    /// `(last_value, log_cnt)` of the shard's sequence.
-    fn page(shard: i32) -> (i64, i64) {
-        let query = format!("SELECT last_value, log_cnt FROM insta{shard}.table_id_seq");
-        let (last_value, log_cnt) = Spi::get_two(&query).unwrap();
-        (last_value.unwrap(), log_cnt.unwrap())
-    }
-
-    /// The first value of the millisecond that is `ms` later than that of `value`.
-    fn value_after(value: i64, ms: i64) -> i64 {
-        ((value >> SEQ_BITS) + ms) << SEQ_BITS
-    }
-
-    /// `log_cnt` is the distance to the value in WAL. It shrinks by each issued value until the
-    /// next record.
-    #[pg_test]
-    fn log_cnt_counts_down_to_what_wal_holds() {
-        Spi::run("SELECT create_shard(5); SELECT next_id(5)").unwrap();
-        let (first, log_cnt) = page(5);
-        assert_eq!(log_cnt, value_after(first, LOG_AHEAD_MS) - first);
-        let mut in_wal = first + log_cnt;
-        let mut records = 1;
-        for _ in 0..200 {
-            let (before, log_cnt_before) = page(5);
-            Spi::run("SELECT next_id(5) FROM generate_series(1, 50)").unwrap();
-            let (after, log_cnt) = page(5);
-            if after - before <= log_cnt_before {
-                assert_eq!(after + log_cnt, in_wal);
-            } else {
-                records += 1;
-                in_wal = after + log_cnt;
-            }
-            assert!(after <= in_wal);
-        }
-        // 10,000 ids take a fraction of a second. A checkpoint in between may add one record.
-        assert!(records <= 5, "{records} WAL records for 10,000 ids");
-    }
-
-    /// Plain nextval and setval update log_cnt and WAL so that the next id is correct.
-    #[pg_test]
-    fn nextval_and_setval_share_the_page() {
-        Spi::run("SELECT create_shard(5); SELECT next_id(5)").unwrap();
-        let (before, log_cnt) = page(5);
-        let nextval: i64 = one("SELECT nextval('insta5.table_id_seq')");
-        assert_eq!(nextval, before + 1);
-        assert_eq!(page(5), (before + 1, log_cnt - 1));
-        Spi::run(
-            "SELECT setval('insta5.table_id_seq', last_value + 5000) FROM insta5.table_id_seq",
-        )
-        .unwrap();
-        assert_eq!(page(5), (before + 5001, 0));
-        let _: i64 = one("SELECT next_id(5)");
-        let (after, log_cnt) = page(5);
-        assert!(after > before + 5001);
-        assert!(log_cnt > LOG_AHEAD_MIN_MS * VALUES_PER_MS, "{log_cnt}");
     }
 
     #[pg_test]
