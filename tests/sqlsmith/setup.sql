@@ -32,19 +32,11 @@ CREATE TABLE photos_eu.days (id bigint DEFAULT next_id(6), title text) PARTITION
 SELECT count(*) AS partitions FROM create_id_partitions('photos_eu.days', 'day', 1, epoch => photos_eu.epoch()) \gset
 SELECT format('
     CREATE SCHEMA insta%1$s CREATE SEQUENCE table_id_seq;
-    CREATE FUNCTION insta%1$s.next_id(OUT result bigint) AS $$
-    DECLARE
-        our_epoch bigint := 1314220021721;
-        seq_id bigint;
-        now_millis bigint;
-        shard_id int := %1$s;
+    CREATE FUNCTION insta%1$s.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
     BEGIN
-        SELECT nextval(''insta%1$s.table_id_seq'') %% 1024 INTO seq_id;
-        SELECT FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) INTO now_millis;
-        result := (now_millis - our_epoch) << 23;
-        result := result | (shard_id << 10);
-        result := result | (seq_id);
-    END $$ LANGUAGE plpgsql;
+        RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23)
+            | (%1$s << 10) | (nextval(''insta%1$s.table_id_seq'') %% 1024);
+    END $$;
     CREATE TABLE insta%1$s.actions (id bigint PRIMARY KEY DEFAULT insta%1$s.next_id(), what text)', n)
 FROM generate_series(7, 8) AS n \gexec
 INSERT INTO insta7.actions (what) SELECT 'old' FROM generate_series(1, 3);
