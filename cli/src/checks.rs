@@ -545,6 +545,7 @@ fn obstacles_in_schema(
     let query = include_str!("sql/obstacles.sql")
         .replace("{own}", include_str!("sql/own.sql"))
         .replace("{members}", include_str!("sql/members.sql"))
+        .replace("{owners}", include_str!("sql/owners.sql"))
         .replace("{acls}", include_str!("sql/acls.sql"));
     let mut obstacles: Vec<String> =
         source.query(&query, &[source.schema(), role, money])?.column()?;

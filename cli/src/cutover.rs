@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 /// How often stopping writes is repeated, and the least time between the attempts.
 const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
+/// The longest wait for the map in one attempt to change it.
+const ANSWER: Duration = Duration::from_secs(5);
 /// How long the sequences are read before writes are stopped.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Interval between checks whether the target has caught up.
@@ -31,6 +33,9 @@ const POLL: Duration = Duration::from_millis(1);
 /// counted. These do not respect snapshots.
 const HOLD_ROWS: &str =
     concat!(lock_relations!("ACCESS SHARE MODE NOWAIT"), "SET LOCAL statement_timeout = 0");
+
+/// The definition of each sequence.
+const SEQUENCES: &str = include_str!("sql/sequences.sql");
 
 /// The last value and `is_called` of each sequence.
 const STATES: &str = locked!("sql/states.sql", "");
@@ -103,8 +108,7 @@ pub fn cut_over(
     let [definition, copy] = map.definitions(source.shard())?;
     warm_up(source, target, &definition)?;
     // Recorded before the sequences are closed, so that any later command can restore them.
-    let sequences: String =
-        source.query(include_str!("sql/sequences.sql"), &[source.schema()])?.one()?;
+    let sequences: String = source.query(SEQUENCES, &[source.schema()])?.one()?;
     map.record(source.shard(), "sequences", &sequences)?;
     let snapshot = begin_to_count(target)?;
     // To connect can take longer than writes may be stopped.
@@ -112,7 +116,7 @@ pub fn cut_over(
     map.begin_to_switch(source.shard(), &source.name, &target.name)?;
     let closed = begin_to_open(target, &copy).and_then(|()| {
         output.step("Stopping writes to the shard");
-        stop_writes(map, source, target, &definition, limit)
+        stop_writes(map, source, target, &definition, &sequences, limit)
     });
     // Until COMMIT is sent, the copy cannot be open.
     let may_be_open = Cell::new(false);
@@ -227,24 +231,31 @@ fn states(source: &Server, deadline: Deadline) -> Result<String> {
 /// which they may be stopped, and the states of the sequences. After this, the command can open the
 /// copy.
 fn stop_writes(
-    map: &Map,
+    map: &mut Map,
     source: &Server,
     target: &Server,
     recorded: &str,
+    sequences: &str,
     limit: Duration,
 ) -> Result<(Deadline, String)> {
-    let deadline = close_source(source, recorded, limit)?;
+    let deadline = close_source(source, recorded, sequences, limit)?;
     let states =
         wait_for_the_rest(source, deadline, target).map_err(|cause| deadline.explain(cause))?;
     check_interrupt()?;
-    map.check_lock_until(deadline.last_answer())?;
+    map.until(deadline.last_answer(), |map| map.check_lock())?;
     Ok((deadline, states))
 }
 
 /// Closes the shard on the source. If other transactions hold locks on its tables, each attempt
 /// gives up after a short time and releases its own locks, so that other sessions do not wait for
-/// long. Fails if the definition of the schema differs from `recorded`.
-fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Deadline> {
+/// long. Fails if the definition of the schema differs from `recorded`, or that of its sequences
+/// from `sequences`.
+fn close_source(
+    source: &Server,
+    recorded: &str,
+    sequences: &str,
+    limit: Duration,
+) -> Result<Deadline> {
     const PROBLEM: &str = "writes to the shard cannot be stopped";
     let watcher = source.another_observer()?;
     let mut tries = 0;
@@ -255,13 +266,14 @@ fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Dead
         let mut has_locks = false;
         let closed = source.transaction(|session| {
             // A single lock for less time, as writers wait behind it. That for each sequence is
-            // also work, which has as much time as there is.
+            // also work. Half of the time is left for the rest.
             session.run("SET LOCAL lock_timeout = '500ms'").context(problem)?;
-            let lock = deadline.within(LOCK);
+            let lock = within(limit / 2, LOCK);
             source.run_against_blockers(&lock, false, Some(&watcher), PROBLEM)?;
             has_locks = true;
             session.run(&deadline.within("")).context(problem)?;
             source.compare_definition(session, recorded)?;
+            require_sequences(source, &watcher, sequences)?;
             session.run(&deadline.within(CLOSE)).context(problem)?;
             // A COMMIT that is canceled would not wait for a synchronous standby.
             session.run("SET LOCAL statement_timeout = 0").context(problem).map(drop)
@@ -282,6 +294,20 @@ fn close_source(source: &Server, recorded: &str, limit: Duration) -> Result<Dead
         // Otherwise writers would nearly always wait behind attempts that take long.
         Connection::pause(PAUSE.max(deadline.began.elapsed() / 2));
     }
+}
+
+/// Fails if the sequences of the schema are not defined like this, as another session sees them: to
+/// lock a sequence is to change it, also to what it was before a change for which the lock waited.
+fn require_sequences(source: &Server, watcher: &Connection, sequences: &str) -> Result {
+    let found = watcher.query(SEQUENCES, &[source.schema()]).context(|| source.problem())?;
+    if found.one::<String>()? == sequences {
+        return Ok(());
+    }
+    let (schema, shard) = (source.schema(), source.shard());
+    fail!(
+        "sequences of schema {schema} on {} have changed since the move began; run cancel {shard}, and move the shard again",
+        source.name
+    );
 }
 
 /// Waits until the target has applied all changes. Returns the states of the sequences.
@@ -374,13 +400,18 @@ pub fn change_map(
     let shard = source.shard();
     let mut last = None;
     for _ in 0..20 {
-        match interrupt::hold_off(|| map.reconnect().and_then(|()| map.switch(shard, &target.name)))
-        {
+        let switch = |map: &mut Map| map.reconnect().and_then(|()| map.switch(shard, &target.name));
+        match interrupt::hold_off(|| map.until(Instant::now() + ANSWER, switch)) {
             Ok(()) => {
                 output.moved(shard, &target.name, began.map(|began| began.elapsed()));
                 return Ok(());
             }
-            Err(error) => last = Some(error),
+            Err(error) => {
+                if last.is_none() {
+                    output.warn(&format!("the map is not changed yet: {error}"));
+                }
+                last = Some(error);
+            }
         }
         Connection::pause(PAUSE);
         if interrupt::is_requested() {
@@ -422,7 +453,8 @@ fn resume_writes(
         let mut mark = None;
         // The server of the map may hang, and the target as well.
         let soon = Instant::now() + Duration::from_secs(1);
-        let is_alone = source.keeps_others_away()? || map.check_lock_until(soon).is_ok();
+        let is_alone =
+            source.keeps_others_away()? || map.until(soon, |map| map.check_lock()).is_ok();
         if must_read_mark(may_be_open, is_alone) {
             target.reconnect()?;
             if !target.wait_for_leftovers(wait)? {

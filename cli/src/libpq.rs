@@ -10,7 +10,7 @@ use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 /// Interval at which a running statement checks for an interrupt.
-const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+pub const TICK: Duration = Duration::from_millis(100);
 
 /// A failed statement, or a failed connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -125,17 +125,22 @@ impl Connection {
     /// Runs statements without parameters, in one transaction unless they contain transaction
     /// commands. Returns the rows of the last statement.
     pub fn run(&self, statements: &str) -> Result<Rows, Error> {
-        self.run_watched(statements, &mut || {})
+        self.run_watched(statements, TICK, &mut || {})
     }
 
-    /// The same, but calls `waiting` about every tenth of a second while the statements run and
-    /// the server sends nothing.
-    pub fn run_watched(&self, statements: &str, waiting: &mut dyn FnMut()) -> Result<Rows, Error> {
+    /// The same, but calls `waiting` each time that the statements run and the server sends nothing
+    /// for `tick`.
+    pub fn run_watched(
+        &self,
+        statements: &str,
+        tick: Duration,
+        waiting: &mut dyn FnMut(),
+    ) -> Result<Rows, Error> {
         let statements = c_string(statements)?;
         self.check_time()?;
         // SAFETY: the connection is open, and the string ends with a zero byte.
         let is_sent = unsafe { pq_sys::PQsendQuery(self.conn.as_ptr(), statements.as_ptr()) };
-        self.finish(is_sent, waiting)
+        self.finish(is_sent, tick, waiting)
     }
 
     /// The process of the server.
@@ -166,7 +171,7 @@ impl Connection {
                 0,
             )
         };
-        self.finish(is_sent, &mut || {})
+        self.finish(is_sent, TICK, &mut || {})
     }
 
     /// The rows of a query, whose columns have the names of the fields.
@@ -194,12 +199,17 @@ impl Connection {
     }
 
     /// Waits until the statements have ended. Returns the first error, or else the last result.
-    fn finish(&self, is_sent: c_int, waiting: &mut dyn FnMut()) -> Result<Rows, Error> {
+    fn finish(
+        &self,
+        is_sent: c_int,
+        tick: Duration,
+        waiting: &mut dyn FnMut(),
+    ) -> Result<Rows, Error> {
         if is_sent != 1 {
             return Err(self.error());
         }
         let mut outcome = Ok(None);
-        while let Some(result) = self.next_result(waiting)? {
+        while let Some(result) = self.next_result(tick, waiting)? {
             let is_copy = result.is_copy();
             let result = self.checked(result);
             if is_copy {
@@ -213,7 +223,12 @@ impl Connection {
         outcome?.ok_or_else(|| self.error())
     }
 
-    fn next_result(&self, waiting: &mut dyn FnMut()) -> Result<Option<Rows>, Error> {
+    fn next_result(
+        &self,
+        tick: Duration,
+        waiting: &mut dyn FnMut(),
+    ) -> Result<Option<Rows>, Error> {
+        let tick = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
         let conn = self.conn.as_ptr();
         let mut is_canceled = false;
         // SAFETY: the connection is open. Its socket stays open during the borrow, since only these
@@ -227,7 +242,7 @@ impl Connection {
                 }
                 let socket = BorrowedFd::borrow_raw(socket);
                 // An error does not matter: the code below checks for a signal and for input.
-                let ready = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&TICK));
+                let ready = poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&tick));
                 self.check_time()?;
                 if ready == Ok(0) {
                     waiting();

@@ -24,6 +24,8 @@ pub struct Map {
     locked: Option<u16>,
     /// Whether the lock was lost, and not acquired again.
     is_lost: bool,
+    /// When the connection is lost if the server has not answered.
+    until: Option<Instant>,
 }
 
 /// The entry of a shard in the map.
@@ -86,8 +88,14 @@ pub struct MoveStatus {
 impl Map {
     /// Connects to the map of this database, if the roles that can put code into it are trusted.
     pub fn connect(conninfo: &str) -> Result<Map> {
-        let connection = open(conninfo)?;
-        Ok(Map { conninfo: conninfo.to_owned(), connection, locked: None, is_lost: false })
+        let connection = open(conninfo, None)?;
+        Ok(Map {
+            conninfo: conninfo.to_owned(),
+            connection,
+            locked: None,
+            is_lost: false,
+            until: None,
+        })
     }
 
     /// Creates the map in this database.
@@ -174,12 +182,14 @@ impl Map {
         self.connection.run("SELECT 1").context(|| LOST.into()).map(drop)
     }
 
-    /// The same, but waits for an answer until this time only. Then the connection is lost.
-    pub fn check_lock_until(&self, until: Instant) -> Result {
-        self.connection.wait_until(Some(until));
-        let checked = self.check_lock();
+    /// Runs `f`, in which the connection is lost if the server has not answered by this time.
+    pub fn until<T>(&mut self, until: Instant, f: impl FnOnce(&mut Map) -> Result<T>) -> Result<T> {
+        self.until = Some(until);
+        self.connection.wait_until(self.until);
+        let result = f(self);
+        self.until = None;
         self.connection.wait_until(None);
-        checked
+        result
     }
 
     /// If the connection is lost, reconnects and acquires the lock again. Fails if another command
@@ -190,7 +200,7 @@ impl Map {
         }
         self.is_lost = true;
         // Ends the earlier session, which can still hold the lock if the server was only slow.
-        self.connection = open(&self.conninfo)?;
+        self.connection = open(&self.conninfo, self.until)?;
         if let Some(shard) = self.locked {
             acquire(&self.connection, shard)?;
         }
@@ -416,8 +426,9 @@ fn no_map() -> Error {
 
 /// Connects, and fails unless the roles that can put code into the map are trusted. While they are,
 /// no other role can replace the schema or an object in it.
-fn open(conninfo: &str) -> Result<Connection> {
+fn open(conninfo: &str, until: Option<Instant>) -> Result<Connection> {
     let connection = reach(conninfo)?;
+    connection.wait_until(until);
     require_trust(&connection)?;
     Ok(connection)
 }

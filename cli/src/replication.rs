@@ -79,6 +79,11 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
         );
     }
     trust::require(target, &session, &needed, &dump.rights)?;
+    let owners = session.query(include_str!("sql/owners.sql"), &[target.schema()]);
+    let obstacles: Vec<String> = owners.and_then(|rows| rows.column()).context(problem)?;
+    if !obstacles.is_empty() {
+        return Err(Error::Refused { problem: problem(), obstacles });
+    }
     let copy = server::definition(&session).context(problem)?;
     map.record(source.shard(), "definition", &dump.definition)?;
     map.record(source.shard(), "copy_definition", &copy)?;
@@ -526,11 +531,15 @@ pub fn unpublish(source: &Server) -> Result {
     Ok(())
 }
 
-/// Drops the schema. It waits for each lock for two seconds, and for all of them not much longer:
-/// all that it does takes less than two milliseconds for each relation.
+/// Drops the schema. It waits for each lock for two seconds, and for all of them not much longer
+/// than the work takes on a slow machine: for each relation, and for each column and constraint of
+/// a table with all its columns, which PostgreSQL reads again for each that it drops.
 const DROP_SCHEMA: &str = concat!(
-    "SELECT set_config('move.until', (clock_timestamp() + interval '3 s' + count(*) * interval '2 ms')::text, true)
-     FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE nspname = current_setting('move.schema');",
+    "SELECT set_config('move.until', (clock_timestamp() + interval '3 s' + count(*) * interval '2 ms'
+            + sum(relnatts * (relnatts + parts)) * interval '5 us')::text, true)
+     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
+        CROSS JOIN LATERAL (SELECT count(*) AS parts FROM pg_constraint WHERE conrelid = c.oid) AS p
+     WHERE nspname = current_setting('move.schema');",
     include_str!("sql/limit.sql"),
     "SET LOCAL lock_timeout = '2s';
      DO $$ BEGIN
@@ -569,11 +578,12 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
         }
         // DROP SCHEMA would lock what depends on the copy, and wait for it.
         require_nothing_else_is_dropped(server, session)?;
+        let objects = own_objects(server, &watcher)?;
         // While the tables are locked, it waits for sessions that use a sequence or a view, or have
         // created an object. So it drops, too, what these and others commit meanwhile.
         run(DROP_SCHEMA)?;
-        if !has_only(server, &watcher, &tables)? {
-            fail!("{}: other sessions have changed its tables; run the command again", problem());
+        if objects != own_objects(server, &watcher)? {
+            fail!("{}: other sessions have changed its objects; run the command again", problem());
         }
         require_nothing_else_is_dropped(server, &watcher)?;
         // A COMMIT that is canceled would not wait for a synchronous standby.
@@ -581,16 +591,16 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
     })
 }
 
-/// Whether the schema has no other tables than these, in a session that still sees what another one
-/// has dropped. Limits this and the next statements of the session, since others wait for the locks
-/// of that other one.
-fn has_only(server: &Server, watcher: &Connection, tables: &str) -> Result<bool> {
+/// A hash of the objects of the schema, in a session that does not see what another one has
+/// dropped. Limits this and the next statements of the session, since others wait for the locks of
+/// that other one. A table waits for the DROP, but a function or a type that is created meanwhile
+/// would be left without a schema.
+fn own_objects(server: &Server, watcher: &Connection) -> Result<String> {
     let problem = || server.problem();
     watcher.run("SET statement_timeout = '5s'").context(problem)?;
-    let query =
-        "SELECT NOT EXISTS (SELECT FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace
-        WHERE nspname = $1 AND relkind IN ('r', 'p') AND pg_class.oid <> ALL ($2::oid[]))";
-    watcher.query(query, &[server.schema(), tables]).context(problem)?.one().map_err(Error::from)
+    let query = "WITH RECURSIVE {own} SELECT sum(hashtextextended(concat_ws(' ', class, object), 0))::text FROM own";
+    let query = query.replace("{own}", include_str!("sql/own.sql"));
+    watcher.query(&query, &[server.schema()]).context(problem)?.one().map_err(Error::from)
 }
 
 /// Checks that DROP SCHEMA drops nothing outside the schema, and no extension.

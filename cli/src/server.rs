@@ -95,11 +95,10 @@ pub const OPEN: &str = concat!(
 );
 
 /// Drops the triggers of an open shard, one table at a time.
-const DROP_TRIGGERS: &str = concat!(
-    locked!("sql/lock_rows.sql"),
-    include_str!("sql/limit.sql"),
-    include_str!("sql/drop_triggers.sql")
-);
+const DROP_TRIGGERS: &str = locked!("sql/drop_triggers.sql");
+
+/// How often the command looks for sessions to end: each of hundreds of sequences can have one.
+const ENDING_TICK: Duration = Duration::from_millis(10);
 
 /// How long a statement waits for a lock before the command ends the sessions that hold it.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -362,8 +361,11 @@ impl Server {
     /// Returns these.
     pub fn open_shard(&self, sequences: &str) -> Result<BTreeSet<String>> {
         self.set("move.sequences", sequences)?;
-        // Writes stay stopped if this gives up.
-        let limit = Duration::from_secs(30);
+        // Writes stay stopped if this gives up, and a role could lock each sequence again and
+        // again.
+        let count = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(sequences)
+            .map_or(0, |sequences| sequences.len() as u32);
+        let limit = Duration::from_secs(30) + count * Duration::from_millis(100);
         let began = Instant::now();
         loop {
             let open = within(limit.saturating_sub(began.elapsed()), OPEN);
@@ -431,7 +433,8 @@ impl Server {
             true
         };
         let mut is_watched = true;
-        let mut result = session.run_watched(statements, &mut || {
+        let tick = if ends { ENDING_TICK } else { libpq::TICK };
+        let mut result = session.run_watched(statements, tick, &mut || {
             if is_watched && (!ends || began.elapsed() >= PATIENCE) {
                 is_watched = look("0");
             }
@@ -450,7 +453,12 @@ impl Server {
             let ended: Vec<_> = ended.iter().map(String::as_str).collect();
             if !ended.is_empty() {
                 let detail = error.detail.get_or_insert_default();
-                *detail = format!("{detail} It has ended {}.", ended.join(", ")).trim().to_owned();
+                *detail = format!(
+                    "{detail} It has called pg_terminate_backend for {}.",
+                    ended.join(", ")
+                )
+                .trim()
+                .to_owned();
             }
             error
         });

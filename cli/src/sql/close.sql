@@ -12,6 +12,9 @@ BEGIN
     RAISE EXCEPTION 'shard %s is not here: it is moving to another server, or has moved'
         USING ERRCODE = '25006', HINT = 'Read the map again, and write where that says.';
 END $f$, current_setting('move.shard')));
+    -- No trigger needs EXECUTE to call it. With EXECUTE, any role could create a trigger that calls it,
+    -- for whose table DROP FUNCTION would wait, or write its row by GRANT.
+    EXECUTE format('REVOKE ALL ON FUNCTION %I.shard_is_elsewhere() FROM PUBLIC', s);
     -- The snapshot sees all rows of the shard, since lock.sql has waited for those who write to it.
     -- `clean` looks for later rows.
     EXECUTE format('COMMENT ON FUNCTION %I.shard_is_elsewhere() IS %L', s, 'closed by instagram_id_shards; snapshot ' || pg_current_snapshot());

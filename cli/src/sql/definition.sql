@@ -77,6 +77,13 @@ WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = cur
     UNION ALL
     SELECT 'pg_class', seqrelid, 'pg_sequence', 0, s::text FROM pg_sequence AS s JOIN relations AS r ON r.oid = seqrelid
     UNION ALL
+    -- The column that owns a sequence, and the extensions of ALTER ... DEPENDS ON EXTENSION.
+    SELECT 'pg_class', r.oid, 'pg_depend', 0, concat_ws(' ', refclassid, refobjid, refobjsubid)
+    FROM relations AS r JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = r.oid AND (deptype = 'x' OR deptype = 'a' AND relkind = 'S')
+    UNION ALL
+    SELECT 'pg_proc', f.oid, 'pg_depend', 0, refobjid::text
+    FROM functions AS f JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = f.oid AND deptype = 'x'
+    UNION ALL
     SELECT 'pg_class', stxrelid, 'pg_statistic_ext', s.oid, s::text FROM pg_statistic_ext AS s JOIN relations AS r ON r.oid = stxrelid
     UNION ALL
     SELECT 'pg_class', srrelid, 'pg_subscription_rel', 0, srsubid::text FROM pg_subscription_rel JOIN relations AS r ON r.oid = srrelid

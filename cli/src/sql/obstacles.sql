@@ -176,15 +176,7 @@ SELECT format('table %1$I.%2$I receives rows by subscription %3$I: refresh that 
 FROM pg_subscription_rel JOIN pg_class AS c ON c.oid = srrelid JOIN pg_subscription AS s ON s.oid = srsubid
 WHERE relnamespace = quote_ident($1::text)::regnamespace
 UNION ALL
-SELECT format('role %I lacks a privilege on its own table %I.%I, so it could not write the rows on the new server: GRANT ALL ON %2$I.%3$I TO %1$I', rolname, $1::text, relname)
-FROM pg_class AS c JOIN pg_roles AS r ON r.oid = relowner
-WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'r' AND NOT (has_table_privilege(r.oid, c.oid, 'SELECT')
-    AND has_table_privilege(r.oid, c.oid, 'INSERT') AND has_table_privilege(r.oid, c.oid, 'UPDATE')
-    AND has_table_privilege(r.oid, c.oid, 'DELETE') AND has_table_privilege(r.oid, c.oid, 'TRUNCATE'))
-UNION ALL
-SELECT DISTINCT format('role %I owns tables in schema %I, but lacks USAGE on it, so it could not write the rows on the new server: GRANT USAGE ON SCHEMA %2$I TO %1$I', rolname, $1::text)
-FROM pg_class AS c JOIN pg_roles AS r ON r.oid = relowner
-WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'r' AND NOT has_schema_privilege(r.oid, relnamespace, 'USAGE')
+{owners}
 UNION ALL
 SELECT format('%s and its partition or child %s are not both in schema %I', inhparent::regclass, inhrelid::regclass, $1::text)
 FROM pg_inherits JOIN pg_class AS p ON p.oid = inhparent JOIN pg_class AS c ON c.oid = inhrelid

@@ -156,6 +156,9 @@ fn clean_drops_nothing_that_was_not_moved() {
     );
     servers.command(&["move", "5", "--to", "b"]);
     servers.refuses(&["place", "a", "5"], "shard 5 has an old copy");
+    let may_execute =
+        "SELECT has_function_privilege('pg_monitor', 'insta5.shard_is_elsewhere()', 'EXECUTE')";
+    assert!(!one::<bool>(&mut a, may_execute), "a role could keep the function from being dropped");
     // Clients have deleted rows on the new server, so a comparison of the numbers of rows would see
     // nothing.
     run(&mut servers.b.connect(), "DELETE FROM insta5.photos WHERE batch > 998");
@@ -188,8 +191,11 @@ fn what_is_created_while_clean_waits_is_kept(servers: &Servers) {
     let mut a = servers.a.connect();
     let audit = "CREATE TABLE audit (mood insta5.mood); INSERT INTO audit VALUES ('good')";
     let late = "CREATE TABLE insta5.late (n int); INSERT INTO insta5.late VALUES (1)";
+    let changed = "on a: other sessions have changed its objects;";
+    let function = "CREATE FUNCTION insta5.late() RETURNS int LANGUAGE sql RETURN 1";
     for (holds, meanwhile, reason, undo) in [
-        (late, "", "on a: other sessions have changed its tables;", "DROP TABLE insta5.late"),
+        (late, "", changed, "DROP TABLE insta5.late"),
+        ("SELECT FROM insta5.one", function, changed, "DROP FUNCTION insta5.late()"),
         ("SELECT FROM insta5.one", audit, "column mood of table public.audit;", "DROP TABLE audit"),
     ] {
         let mut other = servers.a.connect();
@@ -459,6 +465,40 @@ fn change_of_a_definition_fails_the_move() {
     let said = outcome(command).expect_err("a change");
     assert!(said.contains("on b has changed since the move began: table insta5.photos;"), "{said}");
     assert!(!one::<bool>(&mut a, IS_CLOSED));
+    servers.command(&["cancel", "5"]);
+    assert_eq!(leftovers(&servers.b), NOTHING);
+    // To lock a sequence is to change it, which must not undo a change for which it has waited.
+    let insert = "INSERT INTO insta5.counter VALUES (4, 0)";
+    let (command, mut transaction) = move_blocked_before_stop(&servers, &[], insert);
+    let mut owner = servers.a.connect();
+    run(&mut owner, "BEGIN; ALTER SEQUENCE insta5.table_id_seq CYCLE");
+    run(&mut transaction, "COMMIT");
+    servers.a.wait_until(
+        "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'insta5.table_id_seq'::regclass AND NOT granted)",
+    );
+    run(&mut owner, "COMMIT");
+    fails(command, "sequences of schema insta5 on a have changed since the move began");
+    let cycles =
+        "SELECT seqcycle FROM pg_sequence WHERE seqrelid = 'insta5.table_id_seq'::regclass";
+    assert!(one::<bool>(&mut a, cycles));
+}
+
+/// The owner of a table has its privileges by a membership that it lacks on the new server.
+#[test]
+fn owner_that_could_not_write_the_rows_is_refused() {
+    let servers = Servers::start();
+    let roles = "CREATE ROLE team; CREATE ROLE keeper";
+    run(
+        &mut servers.a.connect(),
+        &format!(
+            "{roles}; GRANT team TO keeper; GRANT USAGE ON SCHEMA insta5 TO team;
+             CREATE TABLE insta5.kept (id int PRIMARY KEY); ALTER TABLE insta5.kept OWNER TO keeper"
+        ),
+    );
+    run(&mut servers.b.connect(), roles);
+    run(&mut servers.map(), "UPDATE shard_map.servers SET trusted = '{keeper}'");
+    let reason = "role keeper owns tables in schema insta5, but lacks USAGE on it";
+    servers.refuses(&["move", "5", "--to", "b"], reason);
     servers.command(&["cancel", "5"]);
     assert_eq!(leftovers(&servers.b), NOTHING);
 }
