@@ -38,7 +38,7 @@ BEGIN
     THEN
         RAISE EXCEPTION USING ERRCODE = '42P06', MESSAGE = 'schema ids already exists',
             DETAIL = 'It was not created by this file, or belongs to another role.',
-            HINT = 'Rename that schema, or run the file as its owner.';
+            HINT = 'If it has the portable edition, run the file as its owner. Otherwise rename it.';
     END IF;
     -- No other role can use the schema of the mutexes. PostgreSQL locks a relation before it checks
     -- whether a role may COMMENT ON it, and until the client has read the error.
@@ -863,7 +863,8 @@ BEGIN
         IF part.existing IS NOT NULL THEN
             RAISE EXCEPTION USING ERRCODE = '42723', MESSAGE = format('function %s already exists', part.existing),
                 DETAIL = format('It is not the function that shard %s needs.', shard),
-                HINT = CASE WHEN part.name = 'next_id' THEN format('Rename it, or use CREATE OR REPLACE FUNCTION %s.next_id() %s %s.', schema, part.form, part.body)
+                HINT = CASE WHEN part.name = 'next_id' AND (SELECT xmin <> pg_current_xact_id()::xid FROM pg_class WHERE oid = sequence)
+                        AND (SELECT proowner FROM pg_proc WHERE oid = part.existing) = quote_ident(current_user)::regrole THEN format('Rename it, or use CREATE OR REPLACE FUNCTION %s.next_id() %s %s.', schema, part.form, part.body)
                     ELSE 'Rename or drop it.' END;
         END IF;
         EXECUTE format('CREATE FUNCTION %s.%s(%s) %s %s', schema, part.name, part.arguments, part.form, part.body);

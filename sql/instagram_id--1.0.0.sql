@@ -33,7 +33,7 @@ BEGIN
     IF found IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'the portable edition of instagram_id is installed in this database',
             DETAIL = pg_catalog.format('%s Ids of a shard must come either from the library or from the portable edition.', found),
-            HINT = 'Let the extension take its place with CREATE EXTENSION instagram_id SCHEMA ids VERSION ''1.0.0-portable''.';
+            HINT = 'Let the extension take its place with CREATE EXTENSION instagram_id SCHEMA ids VERSION ''1.0.0-portable''. If it is not the portable edition, rename schema ids.';
     END IF;
 END $$;
 

@@ -280,7 +280,7 @@ errors! {
         hint("{}", match schema {
             Some(name) => format!("If role {owner} is trusted, use if_not_exists => true and schema => {}. Otherwise use DROP \
                 ROUTINE {function}.", literal(name)),
-            None => format!("Use DROP ROUTINE {function}."),
+            None => format!("Choose another number. If role {owner} is not trusted, you can use DROP ROUTINE {function}."),
         });
 
     /// A shard belongs to a role that the caller, or the owner of the table that would use it, has
@@ -529,7 +529,7 @@ errors! {
     /// sequence.
     SequenceOfAnother { name: String, function: String } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "sequence {name} does not belong to the owner of function {function}",
-        hint("Give both to one role with ALTER ... OWNER TO.");
+        hint("If both owners are trusted, give both to one role with ALTER ... OWNER TO.");
 
     /// The owner of the function that defines a shard does not own the sequence of the shard.
     DefinitionOfAnother { name: String, function: String, owner: String, shard: u16, role: String } =>
@@ -655,8 +655,8 @@ errors! {
     FunctionsLocked { shard: u16, function: String, schema: String, kept: String } =>
         ERRCODE_LOCK_NOT_AVAILABLE,
         "could not change the functions of shard {shard}",
-        detail("Another transaction is still open that creates or changes {function}, or a function named {kept}, epoch, id_time or \
-            shard_{shard} in schema {schema}."),
+        detail("Another transaction is still open that creates, changes or grants {function}, or a function named {kept}, epoch, \
+            id_time or shard_{shard} in schema {schema}."),
         hint("Try again when it has ended; it is listed in pg_locks.");
 
     /// A function that needs the newest key of a table, or creates or removes partitions, has
@@ -705,7 +705,7 @@ errors! {
         "role {role} has {count} tables that get ids from function {function}",
         detail("An adoption or its reversal locks all tables of the function together, with their partitions and the tables that \
             inherit from them. At most {max} of them may belong to another role without the rights of the caller."),
-        hint("Let the role drop the tables or their defaults, or give the tables to the owner of the function with ALTER TABLE ... OWNER TO.");
+        hint("Let the role drop the tables or their defaults, or drop the defaults with ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT.");
 
     /// `PREPARE TRANSACTION` is called after `adopt_shard()`.
     AdoptionPrepared => ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -868,8 +868,8 @@ errors! {
             owner of the schema."),
         hint("Pass the epoch of the ids in the argument epoch, or use DROP ROUTINE {function}.");
 
-    /// A partition function is called without an epoch, and the default of the key calls a function
-    /// of which it does not know the epoch, in a schema without a shard.
+    /// A partition function is called without an epoch, and the default of the key may generate ids
+    /// in a way that it does not know.
     EpochOfDefaultUnknown { table: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot determine the epoch of table {table}",
         detail("The default of its key is neither a call of next_id() alone nor the original, or it is next_id() and instagram_id.shard is not set."),
@@ -1188,6 +1188,21 @@ errors! {
         "sequence {name} is not in schema {schema}, which becomes the shard",
         detail("A role with USAGE on the sequence can use it with any epoch, and so take it to the end of its ids."),
         hint("Grant USAGE on it to trusted roles only.");
+
+    /// NOTICE of `unadopt_shard()`: columns of roles that may not use the sequence named the shard
+    /// by its number.
+    WasUsedByNumber { shard: u16, column: String, count: usize, statement: String } => ERRCODE_SUCCESSFUL_COMPLETION,
+        "column {column} gets no more ids of shard {shard}",
+        detail("Its default or a trigger names the shard by its number, and the shard is dropped. The owner of the table may not use the \
+            sequence, so this does not count.{}", if *count > 1 { format!(" There are {count} such columns.") } else { String::new() }),
+        hint("Use {statement}, and drop a trigger of the table that calls next_id_trigger().");
+
+    /// NOTICE of `create_id_partitions()` and `drop_old_id_partitions()`: queries on the table do
+    /// not read a partition any more, which covers its period and is not dropped.
+    DetachUnfinished { partition: String, table: String } => ERRCODE_SUCCESSFUL_COMPLETION,
+        "partition {partition} is being detached",
+        detail("ALTER TABLE ... DETACH PARTITION ... CONCURRENTLY has not ended, or was interrupted. Queries on table {table} do not read the partition."),
+        hint("If it was interrupted, use ALTER TABLE {table} DETACH PARTITION {partition} FINALIZE.");
 
     /// NOTICE of `create_shard()` with `if_not_exists`.
     ShardKept(shard: u16) => ERRCODE_DUPLICATE_OBJECT,

@@ -1,7 +1,9 @@
 //! The third part of an adoption: takes the locks, and replaces the function.
 
 use crate::adopt::adoption::Adoption;
-use crate::adopt::writers::{TableLock, change_functions, lock_out_writers, lock_tables};
+use crate::adopt::writers::{
+    TableLock, change_functions, check_tables_of_others, lock_out_writers, lock_tables,
+};
 use crate::error::Error;
 use crate::generator;
 use crate::pg::catalog::{self, Function};
@@ -29,7 +31,9 @@ impl Adoption {
     pub fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
         locks::lock_schema(self.function.schema);
         locks::lock_function(self.function.oid, pg_sys::AccessShareLock);
-        lock_out_writers(&self.columns, TableLock::AgainstWriters, &[self.sequence.oid])?;
+        let check = || check_tables_of_others(&self.function, &self.columns);
+        let sequence = [self.sequence.oid];
+        lock_out_writers(&self.columns, TableLock::AgainstWriters, &sequence, check)?;
         let newest = self.newest_id()?;
         // Waiting for the locks and reading the tables may have taken a while.
         if !self.is_unchanged() {
@@ -41,7 +45,7 @@ impl Adoption {
         spi::run(&self.fix_options_of_sequence());
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
         let above = generator::advance(self.sequence, start)?;
-        let statements = self.statements();
+        let statements = self.statements()?;
         let kept_before = self.kept_before().map(|kept| kept.oid);
         let changed: Vec<Oid> = kept_before.into_iter().chain([self.function.oid]).collect();
         change_functions(self.parts.shard, &self.function, &changed, || {
@@ -52,6 +56,7 @@ impl Adoption {
             })
         })??;
         self.start_again_at_commit();
+        generator::warn_if_ahead(self.parts.shard, self.sequence.epoch, above);
         Ok((newest, above))
     }
 
@@ -116,14 +121,14 @@ impl Adoption {
     /// Replaces the function and keeps the original under another name, in place of one that an
     /// earlier adoption has kept. That one is not dropped: any role that may use the schema can
     /// make it needed by a view.
-    fn statements(&self) -> Vec<String> {
+    fn statements(&self) -> Result<Vec<String>, Error> {
         let kept = self.kept_name();
         let quoted = quote_qualified_identifier(&self.parts.schema, &kept);
-        vec![
-            self.replace_function(),
-            renamed(&self.function, &kept, self.kept_before().is_some()),
+        Ok(vec![
+            self.replace_function()?,
+            renamed(&self.function, &kept, self.kept_before().is_some())?,
             format!("REVOKE ALL ON FUNCTION {quoted}() FROM PUBLIC"),
-        ]
+        ])
     }
 
     /// Default privileges can have given other roles EXECUTE on the kept original.
@@ -142,26 +147,26 @@ impl Adoption {
 
     /// CREATE OR REPLACE keeps OID, owner, grants and comment. Attributes that the statement does
     /// not repeat, such as SECURITY DEFINER, would be lost.
-    fn replace_function(&self) -> String {
-        let details = Details::of(self.function.oid);
-        format!(
+    fn replace_function(&self) -> Result<String, Error> {
+        let details = Details::of(&self.function)?;
+        Ok(format!(
             "CREATE OR REPLACE FUNCTION {}({}) RETURNS pg_catalog.int8{}\n    {}",
             quote_qualified_identifier(&self.parts.schema, &self.function.name),
             details.arguments,
             if details.security_definer { " SECURITY DEFINER" } else { "" },
             self.parts.next_id(self.sequence)
-        )
+        ))
     }
 
     /// The statements of `carry_out`, as a script for the user to read.
-    pub fn script(&self) -> String {
+    pub fn script(&self) -> Result<String, Error> {
         let mut statements: Vec<String> =
             lock_tables(&self.columns, TableLock::AgainstWriters).into_iter().collect();
         statements.push(self.fix_options_of_sequence());
         statements.push(format!(
             "-- the sequence goes to {GRACE_MS} ms after the clock and all ids so far"
         ));
-        statements.extend(self.statements());
+        statements.extend(self.statements()?);
         let others = self.parts.missing_functions_beside(
             &self.function.name,
             self.function.schema,
@@ -169,23 +174,22 @@ impl Adoption {
         );
         statements.extend(others.unwrap_or_default().into_iter().map(|part| part.create));
         let ended = |line: String| if line.starts_with("--") { line } else { line + ";" };
-        statements.into_iter().map(ended).collect::<Vec<_>>().join("\n")
+        Ok(statements.into_iter().map(ended).collect::<Vec<_>>().join("\n"))
     }
 }
 
 /// The statement that creates a function again under another name.
-pub fn renamed(function: &Function, name: &String, or_replace: bool) -> String {
+pub fn renamed(function: &Function, name: &String, or_replace: bool) -> Result<String, Error> {
     let schema = names::raw_schema(function.schema);
-    let definition = Details::of(function.oid).definition;
+    let definition = Details::of(function)?.definition;
     let head = format!(
         "CREATE OR REPLACE FUNCTION {}(",
         quote_qualified_identifier(&schema, &function.name)
     );
-    let rest = definition
-        .strip_prefix(&head)
-        .unwrap_or_else(|| unreachable!("pg_get_functiondef starts so"));
+    let changed = || Error::OriginalChanged(names::function(function.oid));
+    let rest = definition.strip_prefix(&head).ok_or_else(changed)?;
     let create = if or_replace { "CREATE OR REPLACE FUNCTION" } else { "CREATE FUNCTION" };
-    format!("{create} {}({}", quote_qualified_identifier(&schema, name), rest.trim_end())
+    Ok(format!("{create} {}({}", quote_qualified_identifier(&schema, name), rest.trim_end()))
 }
 
 /// Properties of a function that are not in [`Function`].
@@ -196,15 +200,17 @@ struct Details {
 }
 
 impl Details {
-    fn of(function: Oid) -> Details {
+    /// It is an error if the function was dropped meanwhile.
+    fn of(function: &Function) -> Result<Details, Error> {
         let query = "SELECT pg_get_function_arguments(oid), pg_get_functiondef(oid), prosecdef FROM pg_proc WHERE oid = $1";
-        let details = select(query, &[function.into()], |row| {
+        let details = select(query, &[function.oid.into()], |row| {
             Some(Details {
                 arguments: row.get(1)?,
                 definition: row.get(2)?,
                 security_definer: row.get(3)?,
             })
         });
-        details.into_iter().next().unwrap_or_else(|| unreachable!("a function that was found"))
+        let changed = || Error::OriginalChanged(names::function(function.oid));
+        details.into_iter().next().ok_or_else(changed)
     }
 }

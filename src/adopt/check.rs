@@ -33,6 +33,8 @@ impl Adoption {
     /// Checks that the function can become the shard's, and that the caller trusts the owner of the
     /// shard.
     pub fn check(&self, trust: Trust) -> Result<(), Error> {
+        // First, because the hints of the other errors are for an owner that is trusted.
+        self.check_trust(trust)?;
         // Its ids would be generated on the node that stores its tables, which may be another one.
         if placement::is_distributed(self.function.schema) {
             let name = names::schema(self.function.schema);
@@ -55,8 +57,7 @@ impl Adoption {
             self.sequence_of_shard(),
         )?;
         rights::check_owner_can_create(&self.function, self.parts.own_schema)?;
-        rights::check_callers(&self.function, self.sequence.oid, self.parts.own_schema)?;
-        self.check_trust(trust)
+        rights::check_callers(&self.function, self.sequence.oid, self.parts.own_schema)
     }
 
     /// Checks that the function may generate ids of a shard that exists already.
@@ -214,17 +215,25 @@ impl Adoption {
     /// Checks that the caller trusts the owner of the shard; see [`trust`].
     fn check_trust(&self, trust: Trust) -> Result<(), Error> {
         match &self.existing {
-            Some(existing) => trust.check(existing)?,
-            None => trust.check_original(self.parts.shard, &self.function)?,
+            Some(existing) if existing.schema == self.function.schema => trust.check(existing),
+            _ => trust.check_original(self.parts.shard, &self.function),
         }
-        Ok(())
     }
 
     /// The newest id and its column. Checks that new ids can follow it.
     pub fn newest_id(&self) -> Result<Option<(i64, String)>, Error> {
         let newest = newest_key(&self.columns)?;
-        if let Some((id, column)) = &newest {
-            self.check_claims(*id, column)?;
+        if [self.shard_from, self.epoch_from].contains(&KnownFrom::Caller) {
+            // Any role with USAGE on the schema can have a table with the default.
+            let owner = self.function.owner;
+            let is_own = |column: &&Column| {
+                let table = catalog::relation(column.table);
+                table.is_some_and(|table| catalog::has_rights_of(table.owner, owner))
+            };
+            let own: Vec<Column> = self.columns.iter().filter(is_own).cloned().collect();
+            if let Some((id, column)) = newest_key(&own)? {
+                self.check_claims(id, &column)?;
+            }
         }
         let way = |value| self.setval_statement(value);
         check_not_ahead(newest.as_ref(), self.sequence, KEY_AHEAD_MAX_MS, way)?;

@@ -103,7 +103,7 @@ fn adopt_shard(
         let trust = request.trust(&adoption.function);
         trust.announce(adoption.parts.shard, adoption.function.schema);
         adoption.announce();
-        let script = adoption.script();
+        let script = adoption.script()?;
         let (newest, above) = if dry_run {
             (adoption.newest_id()?, None)
         } else {
@@ -155,14 +155,15 @@ fn unadopt_shard(
                 Ok(())
             }
         };
-        check_tables_of_others(&adopted[0].function, &columns)?;
+        let check = || check_tables_of_others(&adopted[0].function, &columns);
+        check()?;
         // First without the locks, so that no writer waits with us.
         wait()?;
         locks::lock_schema(definition.schema);
         for one in &adopted {
             locks::lock_function(one.function.oid, pg_sys::AccessShareLock);
         }
-        lock_out_writers(&columns, TableLock::AgainstWriters, &oids)?;
+        lock_out_writers(&columns, TableLock::AgainstWriters, &oids, check)?;
         let is_same = adopted::to_restore(&definition, own_schema) == adopted
             && columns_filled_by(&adopted, &callers) == columns;
         if !is_same {
@@ -179,7 +180,7 @@ fn unadopt_shard(
             .flatten()
             .chain(parts.iter().map(|part| part.oid))
             .collect();
-        change_functions(shard, &adopted[0].function, &changed, || restore(&adopted, &parts))?;
+        change_functions(shard, &adopted[0].function, &changed, || restore(&adopted, &parts))??;
         Ok(Regprocedure(function))
     })
 }
@@ -208,7 +209,8 @@ fn find_adopted(
 
 /// Refuses to drop the definition of a shard that columns name by its number: no dependency keeps
 /// it, and their next row would fail. Any role that can create tables in the schema can name the
-/// number. So a column counts only if the owner of its table may use the sequence.
+/// number. So a column counts only if the owner of its table may use the sequence; a NOTICE names
+/// another one, into which other roles may insert.
 fn check_not_used_by_number(
     definition: &Definition,
     adopted: &[Adopted],
@@ -223,7 +225,8 @@ fn check_not_used_by_number(
         catalog::relation(column.table)
             .is_some_and(|table| visit::may_be_used_by(sequence, table.owner))
     };
-    let Some(column) = columns.iter().find(counts) else { return Ok(()) };
+    let (counting, others): (Vec<_>, Vec<_>) = columns.iter().partition(counts);
+    let Some(column) = counting.first().or(others.first()) else { return Ok(()) };
     let function = adopted.iter().find(|one| one.is_on_own_sequence(definition));
     let statement = format!(
         "ALTER TABLE {} ALTER {} SET DEFAULT {}",
@@ -231,16 +234,20 @@ fn check_not_used_by_number(
         quote_identifier(&column.name),
         names::function(function.unwrap_or(&adopted[0]).function.oid)
     );
-    Err(Error::UsedByNumber {
-        shard: definition.shard.number(),
-        column: column.qualified(),
-        statement,
-    })
+    let (shard, column) = (definition.shard.number(), column.qualified());
+    if counting.is_empty() {
+        let count = others.len();
+        ErrorReport::from(Error::WasUsedByNumber { shard, column, count, statement })
+            .report(PgLogLevel::NOTICE);
+        return Ok(());
+    }
+    Err(Error::UsedByNumber { shard, column, statement })
 }
 
 /// Drops the other functions of the shard, and restores the originals.
-fn restore(adopted: &[Adopted], parts: &[Function]) {
-    let scripts: Vec<Option<String>> = adopted.iter().map(restoring_script).collect();
+fn restore(adopted: &[Adopted], parts: &[Function]) -> Result<(), Error> {
+    let scripts: Vec<Option<String>> =
+        adopted.iter().map(restoring_script).collect::<Result<_, _>>()?;
     // Drop the definition first: after that, later statements do not count as changes of a shard.
     for part in parts.iter().rev() {
         let drop = format!("DROP FUNCTION {}", names::function(part.oid));
@@ -251,6 +258,7 @@ fn restore(adopted: &[Adopted], parts: &[Function]) {
             roles::with_rights_of(one.function.owner, || spi::run(script));
         }
     }
+    Ok(())
 }
 
 fn columns_filled_by(adopted: &[Adopted], callers: &Callers) -> Vec<Column> {
@@ -276,12 +284,12 @@ fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<Function> {
 
 /// The statements that restore an original under its name. If it is already in place again, only
 /// the copy is dropped.
-fn restoring_script(adopted: &Adopted) -> Option<String> {
-    let kept = adopted.kept.as_ref()?;
+fn restoring_script(adopted: &Adopted) -> Result<Option<String>, Error> {
+    let Some(kept) = &adopted.kept else { return Ok(None) };
     let drop = format!("DROP FUNCTION {}", names::function(kept.oid));
-    Some(match adopted.sequence {
+    Ok(Some(match adopted.sequence {
         // Drop the copy first: without it the function is no longer one of the shard's.
-        Some(_) => format!("{drop};\n{}", renamed(kept, &adopted.function.name, true)),
+        Some(_) => format!("{drop};\n{}", renamed(kept, &adopted.function.name, true)?),
         None => drop,
-    })
+    }))
 }

@@ -79,25 +79,31 @@ impl AdoptionRequest {
     }
 
     /// The only original in the schema that is named, or in that of the shard.
+    ///
+    /// Of a shard that exists, other originals count only if the caller trusts their owners. Any
+    /// role that can create schemas can create the one with the name of a shard, and functions in
+    /// it; what it creates decides nothing.
     fn only_original(&self, existing: Option<Definition>) -> Result<Function, Error> {
+        let trust = Trust::of_caller(self.schema.is_some());
+        let find = |schema: &str| find_original(schema, trust, existing.is_some());
         let name = match (self.schema.clone(), self.shard, &existing) {
             (Some(schema), ..) => schema,
             (None, Some(shard), Some(existing)) => {
                 let (its, by_number) =
                     (names::raw_schema(existing.schema), definition::schema_name(shard));
-                // Any role that can create schemas can create the one with the name of the shard.
-                let has_candidates = match find_original(&by_number) {
+                let has_candidates = match find(&by_number) {
                     Err(Error::SchemaMissing(_)) => false,
                     Err(Error::OriginalMissing { reasons, .. }) => !reasons.is_empty(),
                     _ => true,
                 };
-                if !has_candidates || find_original(&its).is_ok() { its } else { by_number }
+                if !has_candidates || find(&its).is_ok() { its } else { by_number }
             }
             (None, Some(shard), None) => definition::schema_name(shard),
             (None, None, _) => return Err(Error::Null(Argument::Shard)),
         };
+        let found = find(&name);
         let of_shard = existing.filter(|existing| names::raw_schema(existing.schema) == name);
-        match (find_original(&name), of_shard) {
+        match (found, of_shard) {
             // It is already a shard, with nothing else to adopt.
             (Err(Error::OriginalMissing { .. } | Error::NotOriginal { .. }), Some(existing)) => {
                 Err(adopted_already(&existing, self.own_schema))
@@ -188,8 +194,9 @@ pub fn check_owner(function: &Function) -> Result<(), Error> {
     }
 }
 
-/// The only function of a schema that is the original.
-fn find_original(schema: &str) -> Result<Function, Error> {
+/// The only function of a schema that is the original, of those with owners that are trusted. Only
+/// if none of them is, another one counts, unless `is_strict`: then the caller learns what to do.
+fn find_original(schema: &str, trust: Trust, is_strict: bool) -> Result<Function, Error> {
     let oid = catalog::schema_oid(schema);
     if oid == Oid::INVALID {
         return Err(Error::SchemaMissing(quote_identifier(schema)));
@@ -197,17 +204,43 @@ fn find_original(schema: &str) -> Result<Function, Error> {
     // Used for the error only: a function that calls nextval is more likely to be the one that is
     // meant.
     let query = format!(
-        "SELECT p.oid, {} FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
+        "SELECT p.oid, {}, p.proowner FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
          WHERE p.pronamespace = $1 AND p.prokind = 'f' AND NOT p.proretset AND p.prorettype = 'int8'::regtype
          AND l.lanname NOT IN ('internal', 'c') ORDER BY p.proname, p.oid",
         adopted::mentions_nextval()
     );
-    let candidates =
-        select(&query, &[oid.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
-    let mut original: Option<Function> = None;
+    let candidates = select(&query, &[oid.into()], |row| {
+        let is_trusted = trust.accepts(oid, row.get::<Oid>(3)?);
+        Some((is_trusted, (row.get::<Oid>(1)?, row.get::<bool>(2)?)))
+    });
+    let of = |class: bool| {
+        candidates.iter().filter(move |(is_trusted, _)| *is_trusted == class).map(|one| one.1)
+    };
+    let mut reasons = [Vec::new(), Vec::new()];
+    if let Some(original) = original_among(of(true), &mut reasons)? {
+        return Ok(original);
+    }
+    if !is_strict && let Some(original) = original_among(of(false), &mut reasons)? {
+        return Ok(original);
+    }
+    let [unlikely, likely] = reasons;
+    let mut reasons = if likely.is_empty() { unlikely } else { likely };
+    if reasons.len() == 1 {
+        return Err(reasons.remove(0));
+    }
+    let reasons = reasons.iter().map(Error::reason).collect();
+    Err(Error::OriginalMissing { schema: quote_identifier(schema), reasons })
+}
+
+/// The original among functions, each of which may be likely to be it. Adds reasons of those that
+/// are not, which are unlikely or likely.
+fn original_among(
+    candidates: impl Iterator<Item = (Oid, bool)>,
+    reasons: &mut [Vec<Error>; 2],
+) -> Result<Option<Function>, Error> {
     // Any role that can create functions in the schema decides how many there are, so only one at a
     // time is in memory.
-    let (mut memory, mut reasons) = (None, [Vec::new(), Vec::new()]);
+    let (mut memory, mut original) = (None, None::<Function>);
     for (oid, is_likely) in candidates {
         let read = window::in_memory_of_its_own(&mut memory, || {
             let function = catalog::function(oid).filter(|function| !adopted::is_kept(function))?;
@@ -230,16 +263,7 @@ fn find_original(schema: &str) -> Result<Function, Error> {
             }
         }
     }
-    if let Some(original) = original {
-        return Ok(original);
-    }
-    let [unlikely, likely] = reasons;
-    let mut reasons = if likely.is_empty() { unlikely } else { likely };
-    if reasons.len() == 1 {
-        return Err(reasons.remove(0));
-    }
-    let reasons = reasons.iter().map(Error::reason).collect();
-    Err(Error::OriginalMissing { schema: quote_identifier(schema), reasons })
+    Ok(original)
 }
 
 /// The error for a shard that has no function to adopt.

@@ -89,7 +89,8 @@ pub fn adopt_table(
             // First the function, whose lock another role can hold as long as it likes.
             locks::lock_schema(definition.schema);
             locks::lock_function(next_id, pg_sys::AccessShareLock);
-            lock_out_writers(&columns, TableLock::ToAlter, key.dropped_sequence().as_slice())?;
+            let dropped = key.dropped_sequence();
+            lock_out_writers(&columns, TableLock::ToAlter, dropped.as_slice(), || Ok(()))?;
             check_unchanged(&definition, own_schema, trust, next_id)?;
             check_is_table(table, &definition)?;
             key = find(Some(key.column.name))?; // it may have changed before we got the lock

@@ -4,6 +4,7 @@ use crate::adopt::adopted::KEPT;
 use crate::citus::placement;
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
+use crate::pg::guc;
 use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
 use crate::pg::roles;
@@ -17,8 +18,9 @@ use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_identifier;
+use std::cell::Cell;
 use std::iter;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long `unadopt_shard` waits for the clock to catch up.
 const CATCH_UP_MS: i64 = 2000;
@@ -80,7 +82,8 @@ fn wait_until_past(ms: i64, epoch: Epoch, too_far: impl FnOnce(i64) -> Error) ->
 const TABLES_OF_ANOTHER_MAX: i64 = 1000;
 
 /// Checks that no role without the rights of the caller has too many of the tables that are locked
-/// together because this function fills these columns.
+/// together because this function fills these columns. Such a role can also attach partitions while
+/// an attempt to lock them waits.
 pub fn check_tables_of_others(function: &Function, columns: &[Column]) -> Result<(), Error> {
     let tree = catalog::tree_of("unnest($1)");
     let query = format!(
@@ -131,33 +134,44 @@ pub fn lock_tables(columns: &[Column], lock: TableLock) -> Option<String> {
         .then(|| format!("LOCK TABLE {} IN {} MODE", tables.join(", "), lock.mode().1))
 }
 
-/// Takes the locks that keep writers out: the tables of these columns first, then the sequences, in
-/// the order of an insert. A transaction that has called the function directly and then writes to a
-/// table locks in the opposite order, and all other writers queue behind our table lock. So we do
-/// not wait for a sequence's lock.
+/// Takes the locks that keep writers out, on the tables of these columns and on the sequences: the
+/// tables first, in the order of an insert, or in every second attempt the sequences, in the order
+/// of a transaction that calls the function and then writes to a table. In the first order it waits
+/// for a sequence only as long as a short transaction takes that only calls the function, because
+/// writers queue behind the locks on the tables.
 ///
 /// The tables are locked by their OIDs. Each name could be that of another relation by the time
 /// that its lock is available, such as a view, which LOCK TABLE would follow to tables of others.
 ///
-/// Callers read again what they have read before, since it may have changed.
+/// `check` is called before the partitions of a table are locked. Callers read again what they have
+/// read before, since it may have changed.
 pub fn lock_out_writers(
     columns: &[Column],
     lock: TableLock,
     sequences: &[Oid],
+    check: impl Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
+    const SOON: Duration = Duration::from_millis(50);
     sequences.iter().for_each(|sequence| locks::lock_schema_of(*sequence));
+    let is_second = Cell::new(false);
     locks::lock_all(|attempts| {
-        for of_table in by_table(columns) {
-            lock_table(of_table, lock, attempts)?;
-        }
-        let mode = lock.mode().0;
-        Ok(sequences.iter().all(|sequence| {
-            let is_locked = attempts.lock_at_once(*sequence, mode);
-            if is_locked {
+        let sequences_first = is_second.replace(!is_second.get());
+        let lock_sequences = || {
+            for sequence in sequences {
+                attempts.lock(*sequence, lock.mode().0);
                 attempts.lock_rows(*sequence, iter::empty());
             }
-            is_locked
-        }))
+        };
+        if sequences_first {
+            lock_sequences();
+        }
+        for of_table in by_table(columns) {
+            lock_table(of_table, lock, attempts, &check)?;
+        }
+        if !sequences_first {
+            guc::with_lock_timeout(SOON.min(guc::lock_limit()), lock_sequences);
+        }
+        Ok(())
     })?
     .map_err(writers_busy)?;
     lock_on_other_nodes(columns, lock);
@@ -173,8 +187,9 @@ pub fn lock_out_writers_if_available(
     leave_out: impl Fn(&Column, Error),
 ) -> Result<Vec<Column>, Error> {
     let groups: Vec<_> = by_table(columns).collect();
-    let busy =
-        locks::lock_available(&groups, |columns, attempts| lock_table(columns, lock, attempts))?;
+    let busy = locks::lock_available(&groups, |columns, attempts| {
+        lock_table(columns, lock, attempts, || Ok(()))
+    })?;
     let mut locked = vec![];
     for (columns, busy) in groups.into_iter().zip(busy) {
         match busy {
@@ -193,20 +208,26 @@ fn by_table(columns: &[Column]) -> impl Iterator<Item = &[Column]> {
 
 /// Within an attempt: takes the lock on the table of these columns, and keeps its name. If they are
 /// to be altered, also locks their rows in the catalogs.
-fn lock_table(columns: &[Column], lock: TableLock, attempts: &Attempts) -> Result<(), Error> {
+fn lock_table(
+    columns: &[Column],
+    lock: TableLock,
+    attempts: &Attempts,
+    check: impl Fn() -> Result<(), Error>,
+) -> Result<(), Error> {
     let table = columns[0].table;
-    let (mode, relation) = (lock.mode().0, catalog::relation(table));
-    let is_owner =
-        relation.is_some_and(|it| catalog::has_rights_of(catalog::current_role(), it.owner));
+    // Without the table, the callers notice the change.
+    let Some(relation) = catalog::relation(table) else { return Ok(()) };
+    let mode = lock.mode().0;
+    let is_owner = catalog::has_rights_of(catalog::current_role(), relation.owner);
     if !is_owner && !roles::may_lock(table) {
         return Err(Error::NotTableOwner(names::relation(table)));
     }
     let locked = match lock {
-        TableLock::ToAlterOnly if relation.is_some_and(|it| !it.is_partitioned) => {
+        TableLock::ToAlterOnly if !relation.is_partitioned => {
             attempts.lock(table, mode);
             vec![table]
         }
-        _ => attempts.lock_with_children(table, mode),
+        _ => attempts.lock_with_children(table, mode, check)?,
     };
     attempts.wait(table, || locks::lock_schema_of(table));
     if !matches!(lock, TableLock::AgainstWriters) {
@@ -238,16 +259,20 @@ pub fn change_functions<T>(
     changed: &[Oid],
     f: impl FnOnce() -> T,
 ) -> Result<T, Error> {
+    let until = Instant::now() + locks::SHORT.min(guc::lock_limit());
+    let left = || until.saturating_duration_since(Instant::now());
     let locked = || {
         // The object before its row: from 18 on, a GRANT waits for the row while it has a lock on
         // the object, for which DROP FUNCTION waits.
         for function in changed {
-            locks::lock_function(*function, pg_sys::AccessExclusiveLock);
-            locks::lock_row_of_function(*function);
+            guc::with_lock_timeout(left(), || {
+                locks::lock_function(*function, pg_sys::AccessExclusiveLock);
+                locks::lock_row_of_function(*function);
+            });
         }
-        f()
+        guc::with_lock_timeout(left(), f)
     };
-    locks::waiting_briefly(|| locks::in_time(locked)).ok_or_else(|| Error::FunctionsLocked {
+    locks::in_time(locked).ok_or_else(|| Error::FunctionsLocked {
         shard: shard.number(),
         function: names::function(function.oid),
         schema: names::schema(function.schema),

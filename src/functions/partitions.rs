@@ -32,6 +32,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_qualified_identifier};
+use std::iter;
 use std::time::Duration;
 
 /// The maximum number of periods ahead: 27 years of days.
@@ -98,6 +99,7 @@ fn create_id_partitions(
         };
         let boundaries = boundaries(every, from, now, ahead);
         let missing = parent.missing(&boundaries, epoch);
+        parent.announce_unfinished();
         if missing.is_empty() {
             return Ok(vec![]);
         }
@@ -107,13 +109,14 @@ fn create_id_partitions(
         let count = missing.len();
         let tables: Vec<(Oid, Range)> = parent
             .within_limit(count, || missing.into_iter().map(create).collect::<Result<_, _>>())??;
-        related::lock_all_and_check(parent.oid, Change::Attach)?;
-        // Now other sessions wait for this one.
-        let attach = || tables.iter().for_each(|(table, range)| parent.attach(*table, *range));
-        let attached = parent.within_limit(count, || {
-            locks::waiting_briefly(|| subtransaction::unless_hindered(attach))
+        let attach = |(table, range): &(Oid, Range)| parent.attach(*table, *range);
+        let attached = locks::lock_all(|attempts| {
+            related::lock_and_check(parent.oid, Change::Attach, attempts)?;
+            // Now other sessions wait for this one.
+            let attach = || attempts.wait(parent.oid, || tables.iter().for_each(attach));
+            parent.within_limit(count, attach)
         })?;
-        attached.ok_or_else(|| locks::not_available(parent.oid))?;
+        attached.map_err(locks::not_available)?;
         Ok(tables.into_iter().map(|(table, _)| Regclass(table)).collect())
     });
     Ok(SetOfIterator::new(made?))
@@ -129,10 +132,11 @@ fn create_id_partitions(
 /// newer ones by another epoch than that of the rows in the older ones.
 ///
 /// Partitions that begin with MINVALUE or below the epoch stay, because their rows have no time. A
-/// default partition stays as well. As `DROP TABLE` on a partition does, the call waits for all
-/// sessions that use the table, and then locks it until the transaction ends. It does so only if
-/// there is a partition to drop. Each wait ends after 10 seconds, or after the session's
-/// `lock_timeout` if that is shorter. While it waits for other locks it releases this one.
+/// default partition stays as well, and so does one whose DETACH CONCURRENTLY has not ended. As
+/// `DROP TABLE` on a partition does, the call waits for all sessions that use the table, and then
+/// locks it until the transaction ends. It does so only if there is a partition to drop. Each wait
+/// ends after 10 seconds, or after the session's `lock_timeout` if that is shorter. While it waits
+/// for other locks it releases this one.
 ///
 /// # Errors
 ///
@@ -164,6 +168,7 @@ fn drop_old_id_partitions(
         if before > names::now() {
             return Err(Error::DropsFuture(names::time(before)));
         }
+        parent.announce_unfinished();
         let over = to_drop(&parent)?;
         if over.is_empty() {
             return Ok(vec![]);
@@ -185,7 +190,7 @@ fn drop_old_id_partitions(
             let are_removed = attempts.attempt(|attempts| {
                 parent.lock_to_remove(&over, detach, attempts)?;
                 let remove = |partition: &Oid| {
-                    attempts.waiting_for(*partition, || parent.remove(*partition, detach))
+                    attempts.wait(*partition, || parent.remove(*partition, detach))
                 };
                 removed = parent.within_limit(over.len(), || over.iter().map(remove).collect())?;
                 Ok(true)
@@ -256,13 +261,10 @@ impl Parent {
     /// generate ids in a way that this does not read.
     fn epoch(&self, own_schema: Oid) -> Result<Epoch, Error> {
         let Some(Given { epoch, by }) = self.epoch_of_default(own_schema)? else {
-            return match self.epoch_of_schema()? {
-                Some(epoch) => Ok(epoch),
-                None if partitions::key_calls_function(self.oid) => {
-                    Err(Error::EpochOfDefaultUnknown { table: names::relation(self.oid) })
-                }
-                None => Ok(Epoch::ORIGINAL),
-            };
+            if partitions::key_may_get_ids(self.oid) {
+                return Err(Error::EpochOfDefaultUnknown { table: names::relation(self.oid) });
+            }
+            return Ok(self.epoch_of_schema()?.unwrap_or(Epoch::ORIGINAL));
         };
         let Some((function, schema, owner)) = by else { return Ok(epoch) };
         let trust = Trust::of_table(&self.relation, schema, false);
@@ -374,6 +376,15 @@ impl Parent {
                 let epochs = several.iter().map(|epoch| names::time_in_utc(epoch.at())).collect();
                 Err(Error::EpochAmbiguous { table: table(), schema: names::schema(schema), epochs })
             }
+        }
+    }
+
+    /// A NOTICE for each partition that is being detached.
+    fn announce_unfinished(&self) {
+        for partition in partitions::being_detached(self.oid) {
+            let (partition, table) = (names::relation(partition), names::relation(self.oid));
+            ErrorReport::from(Error::DetachUnfinished { partition, table })
+                .report(PgLogLevel::NOTICE);
         }
     }
 
@@ -503,8 +514,13 @@ impl Parent {
             None => now.is_some() && range.from >= end,
         };
         let partitions = partitions::partitions(self.oid);
-        let over: Vec<Oid> =
-            partitions.iter().filter(|it| is_over(it.range)).map(|it| it.oid).collect();
+        // Queries on the table do not see their rows any more.
+        let leaving = partitions::being_detached(self.oid);
+        let over: Vec<Oid> = partitions
+            .iter()
+            .filter(|it| is_over(it.range) && !leaving.contains(&it.oid))
+            .map(|it| it.oid)
+            .collect();
         let (table, at) = (|| names::relation(self.oid), || names::time(epoch.at()));
         let time = |bound| time_of(epoch, bound).map_or_else(String::new, names::time);
         if over.is_empty() {
@@ -539,10 +555,12 @@ impl Parent {
         for partition in partitions {
             attempts.lock(*partition, pg_sys::AccessExclusiveLock);
             attempts.wait(*partition, || locks::lock_schema_of(*partition));
+            attempts.lock_rows(*partition, iter::empty());
             related::lock_and_check(self.oid, removal_of(*partition, detach), attempts)?;
             if !detach {
                 for sequence in owned_sequences(*partition) {
                     attempts.lock(sequence, pg_sys::AccessExclusiveLock);
+                    attempts.lock_rows(sequence, iter::empty());
                 }
             }
         }

@@ -12,12 +12,14 @@ use crate::pg::spi;
 use crate::pg::subtransaction;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
+use crate::sequence::read;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use crate::shard::trust::Trust;
 use instagram_id_core::epoch::Epoch;
-use instagram_id_core::{hlc, layout};
+use instagram_id_core::hlc;
+use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::quote_identifier;
@@ -82,8 +84,21 @@ fn create_shard(
             return Ok(Regnamespace(existing.schema));
         }
         check_may_make(&new, if_not_exists, trust)?;
-        Ok(Regnamespace(new.make(epoch, trust, generator::examine)?))
+        let made = new.make(epoch, trust, generator::examine)?;
+        warn_if_sequence_is_ahead(shard, made);
+        Ok(Regnamespace(made))
     })
+}
+
+/// A WARNING if ids of the new shard will carry future timestamps: a role with USAGE on a sequence
+/// that was there before could have taken values by any epoch.
+fn warn_if_sequence_is_ahead(shard: Shard, schema: Oid) {
+    let sequence = definition::in_schema_by_number(schema, shard).map(|made| made.sequence);
+    if let Some(sequence) = sequence
+        && let Some(last) = read::last_value(sequence.oid).filter(|last| *last <= hlc::VALUE_MAX)
+    {
+        generator::warn_if_ahead(shard, sequence.epoch, last);
+    }
 }
 
 /// Checks that the schema of a new shard does not exist, unless that is allowed, and that the
@@ -93,10 +108,12 @@ fn check_may_make(new: &ShardParts, if_not_exists: bool, trust: Trust) -> Result
     if !if_not_exists && existing != Oid::INVALID {
         let (shard, name) = (new.shard.number(), new.schema.clone());
         let schema = quote_identifier(&name);
-        return Err(match existing == new.own_schema {
-            true => Error::SchemaOfExtension { schema, shard },
-            false => Error::SchemaExists { shard, schema, name },
-        });
+        if existing == new.own_schema {
+            return Err(Error::SchemaOfExtension { schema, shard });
+        }
+        // The hint is for a schema whose owner is trusted.
+        trust.check_schema(new.shard, existing)?;
+        return Err(Error::SchemaExists { shard, schema, name });
     }
     new.owner_in(existing, trust).map(|_| ())
 }

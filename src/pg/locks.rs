@@ -250,8 +250,8 @@ impl Attempts {
         Attempts { longest, left: guc::lock_limit(), started, busy }
     }
 
-    /// Takes the locks in `lock`, which returns false if one was not available. Returns whether
-    /// this session has them all.
+    /// Takes the locks in `lock`, which returns whether to keep them. Returns whether this session
+    /// has them all.
     pub fn attempt(
         &self,
         lock: impl FnOnce(&Attempts) -> Result<bool, Error>,
@@ -285,19 +285,12 @@ impl Attempts {
         Ok(())
     }
 
-    /// Within an attempt: runs `change`, which changes this locked relation. Each of its waits has
-    /// the limit of an attempt.
-    pub fn waiting_for<T>(&self, relation: Oid, change: impl FnOnce() -> T) -> T {
-        self.busy.set(relation);
-        waiting_briefly(change)
-    }
-
-    /// Within an attempt: waits in `lock` for a lock on this relation, or one that goes with it.
-    pub fn wait(&self, relation: Oid, lock: impl FnOnce()) {
+    /// Within an attempt: runs `f`, which waits for a lock on this relation, or one that goes with
+    /// it, or changes the relation. Each of its waits has the rest of the attempt's time.
+    pub fn wait<T>(&self, relation: Oid, f: impl FnOnce() -> T) -> T {
         self.busy.set(relation);
         let left = self.longest.saturating_sub(self.started.get().elapsed());
-        let limit = guc::lock_limit().min(left);
-        guc::with_lock_timeout(limit, lock);
+        guc::with_lock_timeout(guc::lock_limit().min(left), f)
     }
 
     /// Within an attempt: locks a relation, or a dropped one without effect.
@@ -311,9 +304,14 @@ impl Attempts {
         self.wait(relation, || lock_rows_of_relation(relation, columns));
     }
 
-    /// Within an attempt: locks a table, and all tables that inherit from it or are its partitions.
-    /// Returns them.
-    pub fn lock_with_children(&self, table: Oid, mode: u32) -> Vec<Oid> {
+    /// Within an attempt: locks a table, and all tables that inherit from it or are its partitions,
+    /// after `check` each time that there are more of them. Returns them.
+    pub fn lock_with_children(
+        &self,
+        table: Oid,
+        mode: u32,
+        check: impl Fn() -> Result<(), Error>,
+    ) -> Result<Vec<Oid>, Error> {
         self.lock(table, mode);
         let mut locked = vec![table];
         let query = catalog::tree_of("$1");
@@ -322,26 +320,20 @@ impl Attempts {
             let mut found = select(&query, &[table.into()], |row| row.get::<Oid>(1));
             found.retain(|one| !locked.contains(one));
             if found.is_empty() {
-                return locked;
+                return Ok(locked);
             }
+            check()?;
             found.iter().for_each(|one| self.lock(*one, mode));
             locked.append(&mut found);
         }
-    }
-
-    /// Within an attempt: locks a relation unless another session has a lock that conflicts.
-    pub fn lock_at_once(&self, relation: Oid, mode: u32) -> bool {
-        self.busy.set(relation);
-        // SAFETY: takes a lock, or none. A dropped relation is locked without effect.
-        unsafe { pg_sys::ConditionalLockRelationOid(relation, mode as pg_sys::LOCKMODE) }
     }
 }
 
 /// Makes [`Attempts`] until one has all locks. Otherwise returns the relation whose lock another
 /// session has.
-pub fn lock_all(lock: impl Fn(&Attempts) -> Result<bool, Error>) -> Result<Result<(), Oid>, Error> {
+pub fn lock_all(lock: impl Fn(&Attempts) -> Result<(), Error>) -> Result<Result<(), Oid>, Error> {
     let mut attempts = Attempts::new();
-    while !attempts.attempt(&lock)? {
+    while !attempts.attempt(|attempts| lock(attempts).map(|()| true))? {
         if let Err(busy) = attempts.pause() {
             return Ok(Err(busy));
         }
@@ -356,8 +348,7 @@ pub fn lock_available<T>(
     items: &[T],
     lock: impl Fn(&T, &Attempts) -> Result<(), Error>,
 ) -> Result<Vec<Option<Oid>>, Error> {
-    let lock_them =
-        |attempts: &Attempts| items.iter().try_for_each(|item| lock(item, attempts)).map(|()| true);
+    let lock_them = |attempts: &Attempts| items.iter().try_for_each(|item| lock(item, attempts));
     if lock_all(lock_them)?.is_ok() {
         return Ok(vec![None; items.len()]);
     }

@@ -30,16 +30,24 @@ pub fn default_of_key(table: Oid) -> Option<Expression> {
     Some(unsafe { Expression::of_node(pg_sys::stringToNode(text.as_pg_cstr()).cast()) })
 }
 
-/// Whether the default of that column, or of the domain that is its type, calls a function or an
-/// operator that is not PostgreSQL's own.
-pub fn key_calls_function(table: Oid) -> bool {
+/// Whether that column has a default, of its own or of the domain that is its type, which is
+/// neither a number nor a call of nextval() alone.
+pub fn key_may_get_ids(table: Oid) -> bool {
     let query = "SELECT EXISTS (SELECT FROM pg_partitioned_table AS p
              JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+             JOIN pg_type AS t ON t.oid = a.atttypid
              LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
-             JOIN pg_depend AS d ON (d.classid, d.objid) IN
-                 (('pg_attrdef'::regclass::oid, f.oid), ('pg_type'::regclass::oid, a.atttypid))
-             WHERE p.partrelid = $1 AND d.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass))";
+             CROSS JOIN LATERAL (SELECT coalesce(f.adbin, t.typdefaultbin)::text) AS d (text)
+             WHERE p.partrelid = $1 AND (octet_length(d.text) > 16384
+                 OR d.text !~ format('^[{](CONST|FUNCEXPR :funcid (%s|%s [^{]*[{]CONST)) ',
+                     'nextval(regclass)'::regprocedure::oid, 'int8(int4)'::regprocedure::oid)))";
     select(query, &[table.into()], |row| row.get::<bool>(1)) == [true]
+}
+
+/// The partitions whose `DETACH PARTITION ... CONCURRENTLY` was interrupted or is in progress.
+pub fn being_detached(table: Oid) -> Vec<Oid> {
+    let query = "SELECT inhrelid FROM pg_inherits WHERE inhparent = $1 AND inhdetachpending";
+    select(query, &[table.into()], |row| row.get(1))
 }
 
 /// A table's row in `pg_partitioned_table`, by the current state of the catalog; `None` if the

@@ -16,11 +16,6 @@ pub fn in_subtransaction(f: impl FnOnce() -> bool) -> bool {
     subtransaction(f, |keep| *keep, is_passing).unwrap_or(false)
 }
 
-/// Runs `f` in a subtransaction. `None` if it has failed because of another session.
-pub fn unless_hindered<T>(f: impl FnOnce() -> T) -> Option<T> {
-    subtransaction(f, |_| true, is_passing).ok()
-}
-
 /// Whether the statement has failed because of what another session is doing: with a lock timeout,
 /// a deadlock, or because that session has written the same row of a catalog, as a GRANT does.
 fn is_passing(error: &ErrorReportWithLevel) -> bool {

@@ -336,19 +336,22 @@ impl ShardParts {
         let mut missing = vec![];
         for part in parts {
             match catalog::function_in(schema, &part.name, part.parameters) {
-                Some(function) if (part.agrees)(&function) => {
-                    let part = Object::Function(function.oid);
-                    trust::check_part(self.shard, part, function.owner, self.owner)?;
+                // First the owner, because the hint about the body is for one that is trusted.
+                Some(function) if schema != self.own_schema || (part.agrees)(&function) => {
+                    let object = Object::Function(function.oid);
+                    trust::check_part(self.shard, object, function.owner, self.owner)?;
+                    if !(part.agrees)(&function) {
+                        let (function, shard) =
+                            (names::function(function.oid), self.shard.number());
+                        let schema = self.schema.clone();
+                        return Err(Error::FunctionExists { function, shard, schema });
+                    }
                 }
-                Some(function) => {
-                    let (function, shard) = (names::function(function.oid), self.shard.number());
-                    let name = self.schema.clone();
-                    // There the extension's own functions have these names, and must not be renamed
-                    // or dropped.
-                    return Err(match schema == self.own_schema {
-                        true => Error::SchemaOfExtension { schema: name, shard },
-                        false => Error::FunctionExists { function, shard, schema: name },
-                    });
+                // There the extension's own functions have these names, and must not be renamed or
+                // dropped.
+                Some(_) => {
+                    let (schema, shard) = (self.schema.clone(), self.shard.number());
+                    return Err(Error::SchemaOfExtension { schema, shard });
                 }
                 None => missing.push(part),
             }

@@ -136,7 +136,7 @@ pub fn lock_and_check(table: Oid, change: Change, attempts: &Attempts) -> Result
 
 /// The same in [`Attempts`], until one has all these locks.
 pub fn lock_all_and_check(table: Oid, change: Change) -> Result<(), Error> {
-    let lock = |attempts: &Attempts| lock_and_check(table, change, attempts).map(|()| true);
+    let lock = |attempts: &Attempts| lock_and_check(table, change, attempts);
     locks::lock_all(lock)?.map_err(locks::not_available)
 }
 

@@ -77,10 +77,10 @@ BEGIN;
 ALTER FUNCTION insta520.next_id() SECURITY DEFINER;
 ALTER FUNCTION insta520.next_id() OWNER TO regress_id_owner;
 ALTER SEQUENCE insta520.table_id_seq OWNER TO regress_id_owner;
-SELECT message, detail, hint FROM raises('SELECT adopt_shard(520)');
+SELECT message, detail, hint FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
 GRANT CREATE ON SCHEMA insta520 TO regress_id_owner;
 REVOKE EXECUTE ON FUNCTION shard_next_id(integer, regclass, timestamptz) FROM PUBLIC;
-SELECT message, detail, hint FROM raises('SELECT adopt_shard(520)');
+SELECT message, detail, hint FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
 ROLLBACK;
 -- A default needs no USAGE on the extension's schema; the owner needs it to create functions that refer to it.
 BEGIN;
@@ -89,7 +89,7 @@ ALTER EXTENSION instagram_id SET SCHEMA hidden_ids;
 ALTER FUNCTION insta520.next_id() OWNER TO regress_id_owner;
 ALTER SEQUENCE insta520.table_id_seq OWNER TO regress_id_owner;
 GRANT CREATE ON SCHEMA insta520 TO regress_id_owner;
-SELECT message, detail, hint FROM raises('SELECT hidden_ids.adopt_shard(520)');
+SELECT message, detail, hint FROM raises('SELECT hidden_ids.adopt_shard(520, function => ''insta520.next_id()'')');
 GRANT USAGE ON SCHEMA hidden_ids TO regress_id_owner;
 SELECT shard FROM hidden_ids.adopt_shard(520, function => 'insta520.next_id()');
 SET LOCAL ROLE "regress_id app";
@@ -501,6 +501,12 @@ SELECT shard, epoch FROM adopt_shard(526);
 SELECT create_shard(534, 'own534');
 CREATE SCHEMA insta534;
 SELECT state, message FROM raises('SELECT adopt_shard(534)');
+-- What it puts there decides nothing, and neither does an original that it puts into the schema of a shard.
+DO $$ BEGIN PERFORM pg_temp.original(schema, '534', 'photo_id', 'seq') FROM unnest('{insta534,own534}'::text[]) AS schema; END $$;
+ALTER FUNCTION insta534.photo_id() OWNER TO regress_id_app;
+ALTER FUNCTION own534.photo_id() OWNER TO regress_id_app;
+SELECT * FROM raises('SELECT adopt_shard(534)');
+SELECT * FROM raises('SELECT adopt_shard(534, ''insta534'')');
 -- A temporary function.
 CREATE FUNCTION pg_temp.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN

@@ -614,6 +614,13 @@ INSERT INTO by_setting DEFAULT VALUES;
 RESET instagram_id.shard;
 SELECT count(*) FROM create_id_partitions('wrapped', 'month', 0, epoch => insta73.epoch());
 INSERT INTO wrapped DEFAULT VALUES;
+-- Nor in the schema of a shard, where the default may generate ids of another one.
+CREATE SEQUENCE insta73.other;
+CREATE TABLE insta73.plain (id bigint DEFAULT (floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint << 23) | nextval('insta73.other') % 1024) PARTITION BY RANGE (id);
+CREATE TABLE insta73.by_setting (id bigint DEFAULT next_id()) PARTITION BY RANGE (id);
+CREATE TABLE insta73.numbered (id bigserial) PARTITION BY RANGE (id);
+SELECT state FROM unnest('{plain,by_setting}'::text[]) AS name, raises(format('SELECT create_id_partitions(''insta73.%s'')', name));
+SELECT count(*) FROM create_id_partitions('insta73.numbered', 'month', 0);
 DROP SCHEMA insta73 CASCADE;
 -- A shard that does not exist gives no epoch.
 ALTER TABLE moved ALTER id SET DEFAULT next_id(71);
@@ -625,6 +632,19 @@ CREATE TABLE today (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('today', 'day', 1);
 SELECT count(*) FROM drop_old_id_partitions('today', now());
 ROLLBACK;
+-- Queries on the table do not read a partition whose DETACH CONCURRENTLY was interrupted, and it stays.
+CREATE TABLE leaving (id bigint) PARTITION BY RANGE (id);
+CREATE TABLE leaving_1 PARTITION OF leaving FOR VALUES FROM (id_floor('2025-01-01+00')) TO (id_floor('2025-02-01+00'));
+CREATE TABLE leaving_2 PARTITION OF leaving FOR VALUES FROM (id_floor('2025-02-01+00')) TO (id_floor('2025-03-01+00'));
+CREATE TABLE leaving_3 PARTITION OF leaving FOR VALUES FROM (id_floor('2025-03-01+00')) TO (id_floor(now() + interval '1 day'));
+INSERT INTO leaving VALUES (id_floor('2025-01-01+00'));
+UPDATE pg_inherits SET inhdetachpending = true WHERE inhrelid = 'leaving_1'::regclass;
+SET client_min_messages = notice;
+SELECT * FROM drop_old_id_partitions('leaving', '2025-03-01+00');
+SELECT count(*) > 0 AS later FROM create_id_partitions('leaving', 'month', 0, '2025-01-01+00');
+SET client_min_messages = warning;
+ALTER TABLE leaving DETACH PARTITION leaving_1 FINALIZE;
+SELECT count(*) FROM leaving_1;
 -- A view on a partition: PostgreSQL raises an error, and nothing is dropped. Detaching keeps the view.
 CREATE VIEW on_july AS SELECT * FROM over_p20240801;
 SELECT * FROM raises($$SELECT drop_old_id_partitions('over', '2024-09-01+00')$$);
