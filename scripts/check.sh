@@ -24,8 +24,7 @@ install() { make --no-print-directory install PG_CONFIG="$PG_CONFIG" >/dev/null;
 if [ -z "${T:-}" ]; then
     say "Format and lint"
     cargo fmt --all --check
-    cargo clippy --quiet --workspace --all-targets --no-default-features \
-        --features "instagram_id/pg$major,instagram_id/pg_test" -- -D warnings
+    cargo clippy --quiet $(workspace "$major") --all-targets -- -D warnings
     say "Tests that need no server"
     unit_tests "$major"
     install
@@ -51,7 +50,7 @@ regress=$(named tests/regress/sql .sql)
 isolation=$(named tests/isolation/specs .spec)
 # Tests inside a server have names that begin with pg_; `make test` runs them.
 filter="(test($T) - test(/::pg_[^:]*\$/)) & $(applies "$major")"
-tests=(--workspace --no-default-features --features "instagram_id/pg$major")
+read -ra tests <<<"$(workspace "$major")"
 on_server=$(cargo nextest list "${tests[@]}" -E "$filter & package(instagram_id_live) & kind(test) - binary(tidy)" 2>"$SCRATCH/list.log") ||
     { cat "$SCRATCH/list.log" >&2; exit 1; }
 if [ -n "$regress$isolation$on_server" ]; then install; fi

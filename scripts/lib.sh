@@ -213,12 +213,16 @@ applies() { echo "not test(/(^|::)($(of_other_majors "$1"))::/)"; }
 # has_extension PG_CONFIG NAME: whether this PostgreSQL has the files of an extension.
 has_extension() { [ -f "$("$1" --sharedir)/extension/$2.control" ]; }
 
+# workspace MAJOR: the packages and features of each build for tests, as options of cargo. With those of
+# other packages it would build the dependencies again, since their features would be others.
+workspace() { echo "--workspace --no-default-features --features instagram_id/pg$1,instagram_id/pg_test"; }
+
 # quick_live_tests MAJOR: runs the quick ones, with few random calls. PG_CONFIG names the
 # PostgreSQL.
 quick_live_tests() {
     local contrib=
     if has_extension "$PG_CONFIG" pgcrypto; then contrib="--test contrib"; fi
-    QUICK=1 cargo nextest run --workspace --test tidy --test live $contrib --no-default-features --features "instagram_id/pg$1" \
+    QUICK=1 cargo nextest run $(workspace "$1") --test tidy --test live $contrib \
         -E "($QUICK) & $(applies "$1")" --status-level fail
 }
 
@@ -228,7 +232,7 @@ quick_live_tests() {
 unit_tests() {
     local models=
     git diff --quiet HEAD -- core 2>/dev/null || models='--test models'
-    cargo nextest run --workspace --lib --bins --examples --test bodies $models --test specification --test vectors --no-default-features --features "instagram_id/pg$1" \
+    cargo nextest run $(workspace "$1") --lib --bins --examples --test bodies $models --test specification --test vectors \
         -E 'not test(/::pg_[^:]*$/)' --status-level fail
 }
 

@@ -64,14 +64,14 @@ timed() {
 }
 tested() { timed "$1" counted "$@"; }
 
-# The crate's tests: those without a server, and those inside one, which pgrx-tests starts, as the
-# user postgres if this is root. They have names that begin with pg_, and call a function of this
-# name without pg_ in the schema tests. One build has the library and the tests. It is installed
-# here, so pgrx-tests has nothing to install, which it would do with cargo-pgrx. In a subshell, whose
-# trap installs the extension's own script again, even if the tests are interrupted.
+# The tests of the crates' libraries: those without a server, and those inside one, which pgrx-tests
+# starts, as the user postgres if this is root. They have names that begin with pg_, and call a
+# function of this name without pg_ in the schema tests. The extension is installed here, so
+# pgrx-tests has nothing to install, which it would do with cargo-pgrx. In a subshell, whose trap
+# installs the extension's own script again, even if the tests are interrupted.
 crate_tests() (
-    local major=$1 pg_config=${pg_config_of[$1]} pgdata extension
-    local options=(--lib --no-default-features --features "pg$major pg_test")
+    local major=$1 pg_config=${pg_config_of[$1]} pgdata extension options
+    read -ra options <<<"$(workspace "$major") --lib"
     pgdata=$(mktemp -d "$SCRATCH/pgdata.XXXXXX")
     local harness=(env CARGO_PGRX=true CARGO_PGRX_TEST_PGDATA="$pgdata/data" USER="$(id -un)")
     if [ "$(id -u)" = 0 ]; then
@@ -79,7 +79,7 @@ crate_tests() (
         harness+=(CARGO_PGRX_TEST_RUNAS=postgres)
     fi
     restore() { install -m 644 instagram_id.control sql/instagram_id--*.sql "$extension/"; }
-    scripts/setup.sh harness && build_for "$pg_config" && cargo build --tests "${options[@]}" || exit
+    scripts/setup.sh harness && build_for "$pg_config" && cargo build "${options[@]}" || exit
     extension=$("$pg_config" --sharedir)/extension
     install -m 755 "${CARGO_TARGET_DIR:-target}/debug/libinstagram_id.so" "$("$pg_config" --pkglibdir)/instagram_id.so" &&
         restore && trap restore EXIT &&
@@ -94,7 +94,7 @@ is_brief() { case " ${BRIEF:-} " in *" $1 "*) true ;; *) false ;; esac; }
 # nextest_run PROGRAM FILTER: runs these tests of a program, in parallel; each has servers of its
 # own.
 nextest_run() {
-    cargo nextest run -p instagram_id_live --test "$1" --test-threads="${JOBS:-$((3 * $(nproc)))}" -E "$2" --no-tests=pass
+    cargo nextest run $(workspace "${majors%% *}") --test "$1" --test-threads="${JOBS:-$((3 * $(nproc)))}" -E "$2" --no-tests=pass
 }
 
 # Whether this is Debian's PostgreSQL, in its private copy.
@@ -137,12 +137,8 @@ for major in $majors; do
     make --no-print-directory install PG_CONFIG="${pg_config_of[$major]}"
 done
 no_server_tests() {
-    local status=0
-    cargo nextest run -p instagram_id_core -p instagram_id_bench -p instagram_id_live --lib --bins --examples --test models \
-        --test specification --test vectors --test tidy || status=$?
-    # As it was built to be installed.
-    cargo nextest run --cargo-profile command -p instagram_id_shards || status=$?
-    return "$status"
+    cargo nextest run $(workspace "${majors%% *}") --bins --examples --test bodies --test models --test specification --test vectors \
+        --test tidy
 }
 if [ -z "$only" ]; then tested "Tests that need no server" no_server_tests; fi
 for major in $majors; do

@@ -421,6 +421,16 @@ fn raw_functions_are_in_one_file() {
 }
 
 /// The core crate does not depend on PostgreSQL, so the compiler ensures that it does not use it.
+/// A program that the script does not name would never run.
+#[test]
+fn each_test_program_of_core_is_run() {
+    let script = read("scripts/test.sh");
+    for entry in fs::read_dir(of_project("core/tests")).unwrap() {
+        let program = entry.unwrap().path().file_stem().unwrap().display().to_string();
+        assert!(script.contains(&format!("--test {program}")), "{program}");
+    }
+}
+
 #[test]
 fn core_does_not_depend_on_postgresql() {
     assert!(!read("core/Cargo.toml").contains("pgrx"));
