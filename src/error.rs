@@ -757,6 +757,12 @@ errors! {
         hint("Pass the epoch that the function uses. If this is it, insert a row with the next id of the original first, or \
             write the epoch into the body of {function} as a constant.");
 
+    /// WARNING of `adopt_shard()`: the newest id is in a table of a role without the rights of the
+    /// owner of the function, and does not match the shard or epoch that was passed.
+    ClaimNotCompared { column: String, function: String } => ERRCODE_WARNING,
+        "the newest id in column {column} does not match the arguments",
+        detail("Only ids in tables of the owner of function {function} are compared with a shard or an epoch that is passed.");
+
     /// The table passed to a function does not exist.
     TableMissing(table: Oid) => ERRCODE_UNDEFINED_TABLE,
         "table with OID {0} does not exist",

@@ -17,6 +17,9 @@ const LOCKS: &str = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND grante
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND classid = (hashtext('instagram_id_shards')::bigint & 4294967295)::oid";
 
+/// The least time for the first answers of a new connection, if the wait for answers has a limit.
+const CONNECTED: Duration = Duration::from_secs(5);
+
 /// The connection to the map.
 pub struct Map {
     conninfo: String,
@@ -200,7 +203,8 @@ impl Map {
         }
         self.is_lost = true;
         // Ends the earlier session, which can still hold the lock if the server was only slow.
-        self.connection = open(&self.conninfo, self.until)?;
+        let until = self.until.map(|until| until.max(Instant::now() + CONNECTED));
+        self.connection = open(&self.conninfo, until)?;
         if let Some(shard) = self.locked {
             acquire(&self.connection, shard)?;
         }

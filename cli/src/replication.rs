@@ -536,7 +536,7 @@ pub fn unpublish(source: &Server) -> Result {
 /// a table with all its columns, which PostgreSQL reads again for each that it drops.
 const DROP_SCHEMA: &str = concat!(
     "SELECT set_config('move.until', (clock_timestamp() + interval '3 s' + count(*) * interval '2 ms'
-            + sum(relnatts * (relnatts + parts)) * interval '5 us')::text, true)
+            + coalesce(sum(relnatts * (relnatts + parts)), 0) * interval '5 us')::text, true)
      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace
         CROSS JOIN LATERAL (SELECT count(*) AS parts FROM pg_constraint WHERE conrelid = c.oid) AS p
      WHERE nspname = current_setting('move.schema');",

@@ -224,20 +224,34 @@ impl Adoption {
     pub fn newest_id(&self) -> Result<Option<(i64, String)>, Error> {
         let newest = newest_key(&self.columns)?;
         if [self.shard_from, self.epoch_from].contains(&KnownFrom::Caller) {
-            // Any role with USAGE on the schema can have a table with the default.
-            let owner = self.function.owner;
-            let is_own = |column: &&Column| {
-                let table = catalog::relation(column.table);
-                table.is_some_and(|table| catalog::has_rights_of(table.owner, owner))
-            };
-            let own: Vec<Column> = self.columns.iter().filter(is_own).cloned().collect();
-            if let Some((id, column)) = newest_key(&own)? {
+            if let Some((id, column)) = self.newest_own_id()? {
                 self.check_claims(id, &column)?;
             }
+            if let Some((id, column)) = &newest
+                && self.check_claims(*id, column).is_err()
+            {
+                let (column, function) = (column.clone(), names::function(self.function.oid));
+                ErrorReport::from(Error::ClaimNotCompared { column, function })
+                    .report(PgLogLevel::WARNING);
+            }
         }
-        let way = |value| self.setval_statement(value);
+        let way = |value| {
+            let own = self.newest_own_id().ok().flatten();
+            (own == newest).then(|| self.setval_statement(value))
+        };
         check_not_ahead(newest.as_ref(), self.sequence, KEY_AHEAD_MAX_MS, way)?;
         Ok(newest)
+    }
+
+    /// The newest id in the tables of owners with the rights of the function's owner, and its
+    /// column. Any other role with USAGE on the schema can have tables with the default.
+    fn newest_own_id(&self) -> Result<Option<(i64, String)>, Error> {
+        let owner = self.function.owner;
+        let is_own = |column: &&Column| {
+            let table = catalog::relation(column.table);
+            table.is_some_and(|table| catalog::has_rights_of(table.owner, owner))
+        };
+        newest_key(&self.columns.iter().filter(is_own).cloned().collect::<Vec<_>>())
     }
 
     /// The statement that moves the sequence up to a value. [`Adoption::start`] then continues

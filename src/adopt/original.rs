@@ -12,7 +12,7 @@ use crate::sequence::IdSequence;
 use crate::shard::columns::Callers;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
-use crate::shard::trust::Trust;
+use crate::shard::trust::{self, Trust};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::Oid;
@@ -80,12 +80,19 @@ impl AdoptionRequest {
 
     /// The only original in the schema that is named, or in that of the shard.
     ///
-    /// Of a shard that exists, other originals count only if the caller trusts their owners. Any
-    /// role that can create schemas can create the one with the name of a shard, and functions in
-    /// it; what it creates decides nothing.
+    /// Of a shard that exists, other originals count only if their owners have the rights of its
+    /// owner, or, in another schema, the trust of the caller. Any role that can create schemas can
+    /// create the one with the name of a shard, and functions in it; what it creates decides
+    /// nothing.
     fn only_original(&self, existing: Option<Definition>) -> Result<Function, Error> {
         let trust = Trust::of_caller(self.schema.is_some());
-        let find = |schema: &str| find_original(schema, trust, existing.is_some());
+        let is_candidate = |schema: Oid, owner: Oid| match &existing {
+            Some(existing) if existing.schema == schema => {
+                trust::is_of_shard(owner, existing.owner)
+            }
+            _ => trust.accepts(schema, owner),
+        };
+        let find = |schema: &str| find_original(schema, is_candidate, existing.is_some());
         let name = match (self.schema.clone(), self.shard, &existing) {
             (Some(schema), ..) => schema,
             (None, Some(shard), Some(existing)) => {
@@ -194,9 +201,13 @@ pub fn check_owner(function: &Function) -> Result<(), Error> {
     }
 }
 
-/// The only function of a schema that is the original, of those with owners that are trusted. Only
-/// if none of them is, another one counts, unless `is_strict`: then the caller learns what to do.
-fn find_original(schema: &str, trust: Trust, is_strict: bool) -> Result<Function, Error> {
+/// The only function of a schema that is the original, of the candidates by their schema and owner.
+/// Only if none of them is, another one counts, unless `is_strict`: an error will say what to do.
+fn find_original(
+    schema: &str,
+    is_candidate: impl Fn(Oid, Oid) -> bool,
+    is_strict: bool,
+) -> Result<Function, Error> {
     let oid = catalog::schema_oid(schema);
     if oid == Oid::INVALID {
         return Err(Error::SchemaMissing(quote_identifier(schema)));
@@ -210,7 +221,7 @@ fn find_original(schema: &str, trust: Trust, is_strict: bool) -> Result<Function
         adopted::mentions_nextval()
     );
     let candidates = select(&query, &[oid.into()], |row| {
-        let is_trusted = trust.accepts(oid, row.get::<Oid>(3)?);
+        let is_trusted = is_candidate(oid, row.get::<Oid>(3)?);
         Some((is_trusted, (row.get::<Oid>(1)?, row.get::<bool>(2)?)))
     });
     let of = |class: bool| {

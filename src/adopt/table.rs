@@ -101,7 +101,7 @@ pub fn adopt_table(
         let change = (!has_ids).then(|| key.change(&names::schema(definition.schema)));
         let way_back = key.way_back()?;
         if change.is_some() {
-            let way = |value| columns::advance_statement(shard, value);
+            let way = |value| Some(columns::advance_statement(shard, value));
             check_not_ahead(newest.as_ref(), definition.sequence, KEY_AHEAD_MAX_MS, way)?;
         }
         if let Some(change) = change.as_ref().filter(|_| !dry_run) {

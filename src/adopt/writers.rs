@@ -134,16 +134,19 @@ pub fn lock_tables(columns: &[Column], lock: TableLock) -> Option<String> {
         .then(|| format!("LOCK TABLE {} IN {} MODE", tables.join(", "), lock.mode().1))
 }
 
-/// Takes the locks that keep writers out, on the tables of these columns and on the sequences: the
-/// tables first, in the order of an insert, or in every second attempt the sequences, in the order
-/// of a transaction that calls the function and then writes to a table. In the first order it waits
-/// for a sequence only as long as a short transaction takes that only calls the function, because
-/// writers queue behind the locks on the tables.
+/// Takes the locks that keep writers out: on the tables of these columns, and on the sequences.
+///
+/// An insert locks first the table and then the sequence. A transaction that calls the function and
+/// then writes to a table does it the other way round, so that each of the two orders would wait
+/// for some writers that wait for it. So most attempts lock the tables and then each sequence if it
+/// is free at that moment, which under load it soon is for one of them. If each moment has a
+/// transaction that has called the function, only a wait succeeds, in the order in which these can
+/// end: after the tables if they only call it, and before the tables if they also write.
 ///
 /// The tables are locked by their OIDs. Each name could be that of another relation by the time
 /// that its lock is available, such as a view, which LOCK TABLE would follow to tables of others.
 ///
-/// `check` is called before the partitions of a table are locked. Callers read again what they have
+/// `check` is called again before many partitions are locked. Callers read again what they have
 /// read before, since it may have changed.
 pub fn lock_out_writers(
     columns: &[Column],
@@ -151,26 +154,42 @@ pub fn lock_out_writers(
     sequences: &[Oid],
     check: impl Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    const SOON: Duration = Duration::from_millis(50);
     sequences.iter().for_each(|sequence| locks::lock_schema_of(*sequence));
-    let is_second = Cell::new(false);
+    let attempts_before = Cell::new(0);
     locks::lock_all(|attempts| {
-        let sequences_first = is_second.replace(!is_second.get());
+        let number = attempts_before.replace(attempts_before.get() + 1);
+        let (sequences_first, wait_ms) = match number % 64 {
+            31 => (false, 50),
+            63 => (true, 100),
+            _ => (false, 1),
+        };
+        let wait = Duration::from_millis(wait_ms).min(guc::lock_limit());
         let lock_sequences = || {
             for sequence in sequences {
                 attempts.lock(*sequence, lock.mode().0);
                 attempts.lock_rows(*sequence, iter::empty());
             }
         };
+        let unchecked = Cell::new(0);
+        let check = |count: usize| {
+            unchecked.set(unchecked.get() + count);
+            if unchecked.get() <= TABLES_OF_ANOTHER_MAX as usize {
+                return Ok(());
+            }
+            unchecked.set(0);
+            check()
+        };
+        let lock_each_table =
+            || by_table(columns).try_for_each(|columns| lock_table(columns, lock, attempts, check));
         if sequences_first {
-            lock_sequences();
+            // Short enough to be no deadlock for the writers that wait for it.
+            return guc::with_lock_timeout(wait, || {
+                lock_sequences();
+                lock_each_table()
+            });
         }
-        for of_table in by_table(columns) {
-            lock_table(of_table, lock, attempts, &check)?;
-        }
-        if !sequences_first {
-            guc::with_lock_timeout(SOON.min(guc::lock_limit()), lock_sequences);
-        }
+        lock_each_table()?;
+        guc::with_lock_timeout(wait, lock_sequences);
         Ok(())
     })?
     .map_err(writers_busy)?;
@@ -188,7 +207,7 @@ pub fn lock_out_writers_if_available(
 ) -> Result<Vec<Column>, Error> {
     let groups: Vec<_> = by_table(columns).collect();
     let busy = locks::lock_available(&groups, |columns, attempts| {
-        lock_table(columns, lock, attempts, || Ok(()))
+        lock_table(columns, lock, attempts, |_| Ok(()))
     })?;
     let mut locked = vec![];
     for (columns, busy) in groups.into_iter().zip(busy) {
@@ -212,7 +231,7 @@ fn lock_table(
     columns: &[Column],
     lock: TableLock,
     attempts: &Attempts,
-    check: impl Fn() -> Result<(), Error>,
+    check: impl Fn(usize) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let table = columns[0].table;
     // Without the table, the callers notice the change.
@@ -267,8 +286,8 @@ pub fn change_functions<T>(
         for function in changed {
             guc::with_lock_timeout(left(), || {
                 locks::lock_function(*function, pg_sys::AccessExclusiveLock);
-                locks::lock_row_of_function(*function);
             });
+            guc::with_lock_timeout(left(), || locks::lock_row_of_function(*function));
         }
         guc::with_lock_timeout(left(), f)
     };

@@ -65,9 +65,10 @@ pub fn above_known(shard: Shard, sequence: IdSequence, own_schema: Oid) -> Resul
         let (own, others) = found.into_iter().partition::<Vec<_>, _>(is_own);
         // The shard may have been hours ahead. But a role that only may create a table in the
         // schema chooses its keys.
-        for (columns, ahead_max_ms) in [(own, AHEAD_MAX_MS), (others, columns::KEY_AHEAD_MAX_MS)] {
+        for (columns, is_own) in [(own, true), (others, false)] {
             let key = columns::newest_id(&columns)?;
-            let way = |value| columns::advance_statement(definition.shard, value);
+            let ahead_max_ms = if is_own { AHEAD_MAX_MS } else { columns::KEY_AHEAD_MAX_MS };
+            let way = |value| is_own.then(|| columns::advance_statement(definition.shard, value));
             columns::check_not_ahead(key.as_ref(), sequence, ahead_max_ms, way)?;
             newest = newest.max(key.map_or(0, |(id, _)| layout::value_of(id.max(0))));
         }

@@ -305,12 +305,12 @@ impl Attempts {
     }
 
     /// Within an attempt: locks a table, and all tables that inherit from it or are its partitions,
-    /// after `check` each time that there are more of them. Returns them.
+    /// after `check` of their number each time that there are more of them. Returns them.
     pub fn lock_with_children(
         &self,
         table: Oid,
         mode: u32,
-        check: impl Fn() -> Result<(), Error>,
+        check: impl Fn(usize) -> Result<(), Error>,
     ) -> Result<Vec<Oid>, Error> {
         self.lock(table, mode);
         let mut locked = vec![table];
@@ -322,7 +322,7 @@ impl Attempts {
             if found.is_empty() {
                 return Ok(locked);
             }
-            check()?;
+            check(found.len())?;
             found.iter().for_each(|one| self.lock(*one, mode));
             locked.append(&mut found);
         }

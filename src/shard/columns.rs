@@ -280,7 +280,7 @@ pub fn newest_of_sequence(sequence: IdSequence, stored: &Stored) -> Result<Optio
             let mut columns = columns_of_shard(&definition, own_schema, stored);
             columns.retain(is_read);
             let newest = newest_id_if(&columns, may_read)?;
-            let way = |value| advance_statement(definition.shard, value);
+            let way = |value| Some(advance_statement(definition.shard, value));
             check_not_ahead(newest.as_ref(), sequence, AHEAD_MAX_MS, way)?;
             let value = newest.map_or(0, |(id, _)| layout::value_of(id.max(0)));
             greatest = greatest.max(Some(value));
@@ -339,12 +339,13 @@ pub const KEY_AHEAD_MAX_MS: i64 = WARN_AHEAD_MS;
 /// has passed the key already is not moved.
 ///
 /// `way` returns the statement that moves the sequence up to a value, for a caller who intends
-/// that. It is not offered for a key that no clock can have generated.
+/// that, if the key is one that the caller trusts. It is not offered for a key that no clock can
+/// have generated.
 pub fn check_not_ahead(
     newest: Option<&(i64, String)>,
     sequence: IdSequence,
     ahead_max_ms: i64,
-    way: impl FnOnce(i64) -> String,
+    way: impl FnOnce(i64) -> Option<String>,
 ) -> Result<(), Error> {
     let Some((newest, column)) = newest else { return Ok(()) };
     let ms = layout::ms_of(*newest) as i64;
@@ -357,7 +358,8 @@ pub fn check_not_ahead(
         return Ok(());
     }
     let last_of_ms = hlc::first_of(ms) | i64::from(SEQ_MAX);
-    let way = (ms <= now_ms + AHEAD_MAX_MS && last_of_ms < hlc::VALUE_MAX).then(|| way(last_of_ms));
+    let can_be = ms <= now_ms + AHEAD_MAX_MS && last_of_ms < hlc::VALUE_MAX;
+    let way = if can_be { way(last_of_ms) } else { None };
     Err(key_ahead(*newest, column.clone(), sequence.epoch, way))
 }
 

@@ -138,6 +138,7 @@ fn adopt_under_load(original: &str) {
                 scope.spawn(move || write(&mut session(server), way, stop))
             })
             .collect();
+        let _stop_at_end = StopAtEnd(&stop);
         for round in 0..ROUNDS {
             thread::sleep(Duration::from_millis(300 + 37 * round as u64));
             let began = Instant::now();
@@ -1158,4 +1159,34 @@ fn writers_do_not_wait_for_defaults_of_others() {
     // Twice before the locks.
     assert!(reads("SELECT adopt_shard(5)") < 2.5);
     assert!(reads("SELECT unadopt_shard(5)") < 1.5);
+}
+
+/// Sessions call the function by itself, and then write to a table or do not. At each moment one of
+/// them has locked the sequence.
+#[test]
+fn short_transactions_do_not_prevent_an_adoption() {
+    let (server, mut owner) = with_the_original();
+    let ways = [
+        "BEGIN; SELECT insta5.next_id(); SELECT pg_sleep(0.01); COMMIT",
+        "BEGIN; SELECT insta5.next_id(); SELECT pg_sleep(0.01); INSERT INTO insta5.photos (n) VALUES (1); COMMIT",
+    ];
+    for way in ways {
+        let stop = &AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _stop_at_end = StopAtEnd(stop);
+            for _ in 0..5 {
+                let mut caller = server.connect();
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        // A call may fail while the function is replaced under it.
+                        if caller.batch_execute(way).is_err() {
+                            run(&mut caller, "ROLLBACK");
+                        }
+                    }
+                });
+            }
+            run(&mut owner, "SELECT adopt_shard(5)");
+            run(&mut owner, "SELECT unadopt_shard(5)");
+        });
+    }
 }

@@ -502,7 +502,8 @@ SELECT create_shard(534, 'own534');
 CREATE SCHEMA insta534;
 SELECT state, message FROM raises('SELECT adopt_shard(534)');
 -- What it puts there decides nothing, and neither does an original that it puts into the schema of a shard.
-DO $$ BEGIN PERFORM pg_temp.original(schema, '534', 'photo_id', 'seq') FROM unnest('{insta534,own534}'::text[]) AS schema; END $$;
+CALL original('insta534', '534', 'photo_id');
+CALL original('own534', '534', 'photo_id', 'own534.seq');
 ALTER FUNCTION insta534.photo_id() OWNER TO regress_id_app;
 ALTER FUNCTION own534.photo_id() OWNER TO regress_id_app;
 SELECT * FROM raises('SELECT adopt_shard(534)');

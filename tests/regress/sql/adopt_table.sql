@@ -95,6 +95,8 @@ INSERT INTO regress_id_other.t VALUES (make_id(now() + interval '23 hours', 532,
 RESET ROLE;
 SELECT state, regexp_replace(hint, '\d{12,}', 'N') AS hint FROM raises('SELECT adopt_shard(532)');
 SELECT state FROM raises('SELECT adopt_shard(532, dry_run => true)');
+-- It names a statement only for a key of the function's owner.
+INSERT INTO insta532.photos VALUES (make_id(now() + interval '23 hours 1 minute', 532, 7));
 SELECT substring(hint FROM 'first use (ALTER .*)\.$') AS way FROM raises('SELECT adopt_shard(532)') \gset
 BEGIN;
 :way \g (format=unaligned tuples_only=on) /dev/null
@@ -104,6 +106,7 @@ INSERT INTO insta532.photos DEFAULT VALUES RETURNING id > (SELECT max(id) FROM r
 ROLLBACK;
 SET client_min_messages = warning;
 DROP TABLE regress_id_other.t;
+DELETE FROM insta532.photos WHERE id > make_id(now() + interval '1 hour', 532, 7);
 SELECT starts_above > newest_id AS above FROM adopt_shard(532);
 SELECT ahead(532);
 
