@@ -593,8 +593,8 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
 
 /// A hash of the objects of the schema, in a session that does not see what another one has
 /// dropped. Limits this and the next statements of the session, since others wait for the locks of
-/// that other one. A table waits for the DROP, but a function or a type that is created meanwhile
-/// would be left without a schema.
+/// that other one. What is created meanwhile waits for the DROP, but in some minor releases only a
+/// table does: anything else would be left without a schema.
 fn own_objects(server: &Server, watcher: &Connection) -> Result<String> {
     let problem = || server.problem();
     watcher.run("SET statement_timeout = '5s'").context(problem)?;
