@@ -67,8 +67,9 @@ tested() { timed "$1" counted "$@"; }
 # The tests of the crates' libraries: those without a server, and those inside one, which pgrx-tests
 # starts, as the user postgres if this is root. They have names that begin with pg_, and call a
 # function of this name without pg_ in the schema tests. The extension is installed here, so
-# pgrx-tests has nothing to install, which it would do with cargo-pgrx. In a subshell, whose trap
-# installs the extension's own script again, even if the tests are interrupted.
+# pgrx-tests has nothing to install, which it would do with cargo-pgrx. With an example, cargo builds
+# the dependencies with the features that tests need. In a subshell, whose trap installs the
+# extension's own script again, even if the tests are interrupted.
 crate_tests() (
     local major=$1 pg_config=${pg_config_of[$1]} pgdata extension options
     read -ra options <<<"$(workspace "$major") --lib"
@@ -79,7 +80,7 @@ crate_tests() (
         harness+=(CARGO_PGRX_TEST_RUNAS=postgres)
     fi
     restore() { install -m 644 instagram_id.control sql/instagram_id--*.sql "$extension/"; }
-    scripts/setup.sh harness && build_for "$pg_config" && cargo build "${options[@]}" || exit
+    scripts/setup.sh harness && build_for "$pg_config" && cargo build "${options[@]}" --examples || exit
     extension=$("$pg_config" --sharedir)/extension
     install -m 755 "${CARGO_TARGET_DIR:-target}/debug/libinstagram_id.so" "$("$pg_config" --pkglibdir)/instagram_id.so" &&
         restore && trap restore EXIT &&
