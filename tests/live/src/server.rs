@@ -493,11 +493,17 @@ impl Server {
         format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap())
     }
 
-    /// The command `instagram_id_shards`, with its map in the database `map` of this server.
+    /// The command `instagram_id_shards`, with its map in the database `map` of this server. By
+    /// default, a move may stop writes for longer than a user's, since the tests that run at the
+    /// same time slow it down.
     pub fn shards_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.bin.join("instagram_id_shards"));
+        command.args(arguments);
+        let is_move = ["move", "apply"].iter().any(|name| arguments.contains(name));
+        if is_move && !arguments.contains(&"--stop") {
+            command.args(["--stop", "20"]);
+        }
         command
-            .args(arguments)
             .env("PATH", self.programs_path())
             .env(
                 "INSTAGRAM_ID_MAP",

@@ -724,7 +724,7 @@ fn hang(server: &Server) -> Vec<i32> {
 fn map_that_hangs_does_not_keep_writes_stopped() {
     let servers = Servers::start();
     let map = Server::start(&[]);
-    let move_5 = ["move", "5", "--to", "b"];
+    let move_5 = ["move", "5", "--to", "b", "--stop", "3"];
     let start = |arguments: &[&str]| {
         let mut command = servers.b.shards_command(arguments);
         command.env("INSTAGRAM_ID_MAP", conninfo(&map, "postgres"));
@@ -778,7 +778,7 @@ fn open_grants_on_schemas_end_no_command() {
     servers.command(&["plan"]);
     drop(opened);
     // The slot of the subscription waits for all open transactions that have written.
-    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
+    let (command, mut other) = move_blocked_after_copy(&servers, &["--stop", "3"]);
     let _opened = open_on_both();
     let (mut on_a, mut on_b) = (open(&servers.a, "insta5"), open(&servers.b, "insta5"));
     run(&mut other, "COMMIT");
@@ -1211,7 +1211,7 @@ fn server_that_hangs_does_not_keep_writes_stopped() {
     let Servers { a, b } = &servers;
     let before = fill(&servers, 100);
     let (command, mut transaction) =
-        move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
+        move_blocked_before_stop(&servers, &["--stop", "3"], "UPDATE insta5.counter SET value = 1");
     let mut block = b.connect();
     run(&mut block, "BEGIN; ALTER SEQUENCE insta5.table_id_seq NO CYCLE");
     run(&mut transaction, "COMMIT");
