@@ -242,7 +242,8 @@ fn stop_writes(
     let states =
         wait_for_the_rest(source, deadline, target).map_err(|cause| deadline.explain(cause))?;
     check_interrupt()?;
-    map.until(deadline.last_answer(), |map| map.check_lock())?;
+    let rest = deadline.last_answer().saturating_duration_since(Instant::now());
+    map.within(rest, |map| map.check_lock())?;
     Ok((deadline, states))
 }
 
@@ -401,7 +402,7 @@ pub fn change_map(
     let mut last = None;
     for _ in 0..20 {
         let switch = |map: &mut Map| map.reconnect().and_then(|()| map.switch(shard, &target.name));
-        match interrupt::hold_off(|| map.until(Instant::now() + ANSWER, switch)) {
+        match interrupt::hold_off(|| map.within(ANSWER, switch)) {
             Ok(()) => {
                 output.moved(shard, &target.name, began.map(|began| began.elapsed()));
                 return Ok(());
@@ -452,9 +453,9 @@ fn resume_writes(
         }
         let mut mark = None;
         // The server of the map may hang, and the target as well.
-        let soon = Instant::now() + Duration::from_secs(1);
+        let soon = Duration::from_secs(1);
         let is_alone =
-            source.keeps_others_away()? || map.until(soon, |map| map.check_lock()).is_ok();
+            source.keeps_others_away()? || map.within(soon, |map| map.check_lock()).is_ok();
         if must_read_mark(may_be_open, is_alone) {
             target.reconnect()?;
             if !target.wait_for_leftovers(wait)? {

@@ -17,9 +17,6 @@ const LOCKS: &str = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND grante
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND classid = (hashtext('instagram_id_shards')::bigint & 4294967295)::oid";
 
-/// The least time for the first answers of a new connection, if the wait for answers has a limit.
-const CONNECTED: Duration = Duration::from_secs(5);
-
 /// The connection to the map.
 pub struct Map {
     conninfo: String,
@@ -27,8 +24,8 @@ pub struct Map {
     locked: Option<u16>,
     /// Whether the lock was lost, and not acquired again.
     is_lost: bool,
-    /// When the connection is lost if the server has not answered.
-    until: Option<Instant>,
+    /// The limit of [`Map::within`].
+    limit: Option<Duration>,
 }
 
 /// The entry of a shard in the map.
@@ -97,7 +94,7 @@ impl Map {
             connection,
             locked: None,
             is_lost: false,
-            until: None,
+            limit: None,
         })
     }
 
@@ -185,12 +182,17 @@ impl Map {
         self.connection.run("SELECT 1").context(|| LOST.into()).map(drop)
     }
 
-    /// Runs `f`, in which the connection is lost if the server has not answered by this time.
-    pub fn until<T>(&mut self, until: Instant, f: impl FnOnce(&mut Map) -> Result<T>) -> Result<T> {
-        self.until = Some(until);
-        self.connection.wait_until(self.until);
+    /// Runs `f`, in which the connection is lost if the server has not answered within this time.
+    /// It begins anew for a new connection.
+    pub fn within<T>(
+        &mut self,
+        limit: Duration,
+        f: impl FnOnce(&mut Map) -> Result<T>,
+    ) -> Result<T> {
+        self.limit = Some(limit);
+        self.connection.wait_until(Some(Instant::now() + limit));
         let result = f(self);
-        self.until = None;
+        self.limit = None;
         self.connection.wait_until(None);
         result
     }
@@ -203,7 +205,7 @@ impl Map {
         }
         self.is_lost = true;
         // Ends the earlier session, which can still hold the lock if the server was only slow.
-        let until = self.until.map(|until| until.max(Instant::now() + CONNECTED));
+        let until = self.limit.map(|limit| Instant::now() + limit);
         self.connection = open(&self.conninfo, until)?;
         if let Some(shard) = self.locked {
             acquire(&self.connection, shard)?;
