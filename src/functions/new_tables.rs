@@ -78,8 +78,9 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
     if keys.is_empty() && !is_distributed {
         return;
     }
+    // A role with USAGE can leave a GRANT open, for which no CREATE TABLE waits.
     let locked_shard = || {
-        locks::lock_schema(schema);
+        locks::waiting_briefly(|| locks::lock_schema(schema));
         shard_in(schema, shard, own_schema)
     };
     let definition = match subtransaction::with_cause(locked_shard) {
