@@ -12,7 +12,7 @@ use crate::pg::spi;
 use crate::pg::subtransaction;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::read;
+use crate::sequence::{IdSequence, read};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -84,19 +84,18 @@ fn create_shard(
             return Ok(Regnamespace(existing.schema));
         }
         check_may_make(&new, if_not_exists, trust)?;
-        let made = new.make(epoch, trust, generator::examine)?;
-        warn_if_sequence_is_ahead(shard, made);
+        let (made, existing) = new.make(epoch, trust, generator::examine)?;
+        if let Some(sequence) = existing {
+            warn_if_sequence_is_ahead(shard, sequence);
+        }
         Ok(Regnamespace(made))
     })
 }
 
 /// A WARNING if ids of the new shard will carry future timestamps: a role with USAGE on a sequence
 /// that was there before could have taken values by any epoch.
-fn warn_if_sequence_is_ahead(shard: Shard, schema: Oid) {
-    let sequence = definition::in_schema_by_number(schema, shard).map(|made| made.sequence);
-    if let Some(sequence) = sequence
-        && let Some(last) = read::last_value(sequence.oid).filter(|last| *last <= hlc::VALUE_MAX)
-    {
+fn warn_if_sequence_is_ahead(shard: Shard, sequence: IdSequence) {
+    if let Some(last) = read::last_value(sequence.oid).filter(|last| *last <= hlc::VALUE_MAX) {
         generator::warn_if_ahead(shard, sequence.epoch, last);
     }
 }

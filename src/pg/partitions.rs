@@ -33,15 +33,17 @@ pub fn default_of_key(table: Oid) -> Option<Expression> {
 /// Whether that column has a default, of its own or of the domain that is its type, which is
 /// neither a number nor a call of nextval() alone.
 pub fn key_may_get_ids(table: Oid) -> bool {
-    let query = "SELECT EXISTS (SELECT FROM pg_partitioned_table AS p
+    let query = format!(
+        "SELECT EXISTS (SELECT FROM pg_partitioned_table AS p
              JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
              JOIN pg_type AS t ON t.oid = a.atttypid
-             LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
-             CROSS JOIN LATERAL (SELECT coalesce(f.adbin, t.typdefaultbin)::text) AS d (text)
-             WHERE p.partrelid = $1 AND (octet_length(d.text) > 16384
-                 OR d.text !~ format('^[{](CONST|FUNCEXPR :funcid (%s|%s [^{]*[{]CONST)) ',
-                     'nextval(regclass)'::regprocedure::oid, 'int8(int4)'::regprocedure::oid)))";
-    select(query, &[table.into()], |row| row.get::<bool>(1)) == [true]
+             LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+             CROSS JOIN LATERAL (SELECT coalesce(d.adbin, t.typdefaultbin)) AS f (adbin)
+             WHERE p.partrelid = $1 AND (NOT {IS_SHORT_DEFAULT}
+                 OR f.adbin::text !~ format('^[{{](CONST|FUNCEXPR :funcid (%s|%s [^{{]*[{{]CONST)) ',
+                     'nextval(regclass)'::regprocedure::oid, 'int8(int4)'::regprocedure::oid)))"
+    );
+    select(&query, &[table.into()], |row| row.get::<bool>(1)) == [true]
 }
 
 /// The partitions whose `DETACH PARTITION ... CONCURRENTLY` was interrupted or is in progress.

@@ -92,13 +92,14 @@ impl ShardParts {
     }
 
     /// Creates a shard that no schema defines yet: the schema, the sequence and the functions, as
-    /// far as they are missing. Returns the schema. An existing sequence must pass `examine`.
+    /// far as they are missing. Returns the schema, and a sequence that existed before, which must
+    /// pass `examine`.
     pub fn make(
         mut self,
         epoch: Option<Epoch>,
         trust: Trust,
         examine: impl Fn(Oid) -> Result<(), Error>,
-    ) -> Result<Oid, Error> {
+    ) -> Result<(Oid, Option<IdSequence>), Error> {
         let mut schema = catalog::schema_oid(&self.schema);
         let is_new = schema == Oid::INVALID || !locks::lock_schema(schema);
         self.owner = self.owner_in(if is_new { Oid::INVALID } else { schema }, trust)?;
@@ -148,7 +149,8 @@ impl ShardParts {
         if !is_new {
             trust.announce(self.shard, schema);
         }
-        Ok(schema)
+        let existing = IdSequence { oid: existing_sequence, epoch };
+        Ok((schema, (existing.oid != Oid::INVALID).then_some(existing)))
     }
 
     /// The owner of a shard to be created in this schema, or in a new one.
