@@ -63,7 +63,7 @@ impl fmt::Display for Difference {
             }
             Self::Statement(what) => write!(f, "has a statement that the original lacks: {what}"),
             Self::NoResult => f.write_str("returns no value"),
-            Self::NotMilliseconds => f.write_str("does not multiply the clock's seconds by 1000"),
+            Self::NotMilliseconds => f.write_str("does not multiply the clock's seconds, with their fraction, by 1000"),
             Self::NoEpoch => f.write_str("subtracts no epoch from the time"),
             Self::NotTheTime => {
                 f.write_str("shifts by 23 bits a value that is not plainly the milliseconds since an epoch")
@@ -349,9 +349,11 @@ impl Value {
             (Value::Text(_) | Value::Now, _) => mixed(&[self]),
             // Shifted by 23 bits an integer is still an integer, and loses its high bits.
             (Value::Since(..), "smallint" | "int2" | "int" | "integer" | "int4") => mixed(&[self]),
-            (Value::Seconds(number), "int8" | "bigint" | "numeric") => {
-                Value::Seconds(number.cast(to))
-            }
+            (Value::Seconds(number), "numeric") => Value::Seconds(number.cast(to)),
+            (
+                Value::Seconds(_),
+                "int" | "integer" | "int4" | "int8" | "bigint" | "smallint" | "int2",
+            ) => Value::Seconds(Number::Whole),
             (Value::Millis(number), "int8" | "bigint" | "numeric") => {
                 Value::Millis(number.cast(to))
             }
@@ -376,7 +378,12 @@ fn mixed(values: &[Value]) -> Value {
 fn binary(left: Value, operator: &str, right: Value) -> Result<Value, Difference> {
     use Value::*;
     Ok(match (left, operator, right) {
-        (Seconds(number), "*", Int(1000)) | (Int(1000), "*", Seconds(number)) => Millis(number),
+        // The original could repeat the ids of a whole second.
+        (Seconds(number), "*", Int(1000)) | (Int(1000), "*", Seconds(number))
+            if number != Number::Whole =>
+        {
+            Millis(number)
+        }
         (Seconds(_), ..) | (.., Seconds(_)) => return Err(Difference::NotMilliseconds),
         (Millis(number), "-", Int(epoch)) => Since(Some(epoch), number),
         (Millis(_), "-", Other | Shard(..) | Product) => Since(None, Number::Any),
@@ -674,7 +681,7 @@ impl<'a> Expression<'a> {
                 Value::Seconds(Number::Any)
             }
             ("floor" | "ceil" | "ceiling" | "round" | "trunc", [value]) => match value.clone() {
-                Value::Seconds(number) => Value::Seconds(number.without_fraction()),
+                Value::Seconds(_) => return Err(Difference::NotMilliseconds),
                 Value::Millis(number) => Value::Millis(number.without_fraction()),
                 Value::Since(epoch, number) => Value::Since(epoch, number.without_fraction()),
                 value => value,
@@ -1183,6 +1190,8 @@ mod tests {
             (SEQUENCE, "currval('nextval') % 1024", NoNextval),
             (SEQUENCE_TAKEN, "seq_id := 7 /* nextval */", NoNextval),
             (CLOCK, "EXTRACT(EPOCH FROM clock_timestamp()) * 1000000", NotMilliseconds),
+            (CLOCK, "floor(EXTRACT(EPOCH FROM clock_timestamp())) * 1000", NotMilliseconds),
+            (CLOCK, "EXTRACT(EPOCH FROM clock_timestamp())::bigint * 1000", NotMilliseconds),
             (
                 CLOCK,
                 "(EXTRACT(EPOCH FROM clock_timestamp()) - 1314220021.721) * 1000",
