@@ -15,6 +15,7 @@ mod report;
 mod tests;
 mod unfit;
 mod why_kept;
+mod widening;
 
 pub use argument::Argument;
 use instagram_id_core::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
@@ -26,6 +27,7 @@ pub use report::{listed, or_raise, report_in_one_line, shortened, shown};
 use thiserror::Error;
 pub use unfit::Unfit;
 pub use why_kept::WhyKept;
+pub use widening::Widening;
 
 /// Declares [`Error`] from a table. The message of an entry becomes thiserror's `#[error(…)]`.
 /// `detail(…)` and `hint(…)` contain arguments of `format!`, with the fields in scope; both may be
@@ -262,10 +264,10 @@ errors! {
         });
 
     /// Several schemas define the shard, say after one was copied.
-    ShardAmbiguous { shard: u16, schemas: Vec<String> } => ERRCODE_AMBIGUOUS_FUNCTION,
+    ShardAmbiguous { shard: u16, definitions: Vec<String> } => ERRCODE_AMBIGUOUS_FUNCTION,
         "shard {shard} is defined by more than one schema",
-        detail("The schemas are {}.", listed(schemas, ", ")),
-        hint("Call next_id() of one of these schemas, or drop the function shard_{shard}() of the others.");
+        detail("The functions that define it are {}.", listed(definitions, ", ")),
+        hint("Drop these functions, except that of the role that you trust.");
 
     /// `create_shard()` is called for a shard that exists.
     ShardExists { shard: u16, schema: String } => ERRCODE_DUPLICATE_OBJECT,
@@ -536,8 +538,8 @@ errors! {
         ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} does not belong to the owner of function {function}",
         detail("The function defines shard {shard}. It belongs to role {owner}, and the sequence to role {role}."),
-        hint("If shard {shard} was created with this sequence, give all of its parts to one role, as with ALTER FUNCTION {function} \
-            OWNER TO {role}. If role {owner} has defined a shard with a sequence of others, use DROP ROUTINE {function}.");
+        hint("Use DROP ROUTINE {function}. If shard {shard} was created with this sequence, create_shard() with if_not_exists then \
+            completes the shard.");
 
     // Adoption.
 
@@ -699,13 +701,14 @@ errors! {
         detail("Other transactions that create objects with the names {name}, {name}_2 and so on are still open."),
         hint("Try again when they have ended; they are listed in pg_locks.");
 
-    /// `adopt_shard()` or `unadopt_shard()` would have to lock too many tables of a role that lacks
+    /// `adopt_shard()` or `unadopt_shard()` would have to lock too many tables of roles that lack
     /// the rights of the caller.
-    TooManyTables { role: String, count: i64, function: String, max: i64 } => ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-        "role {role} has {count} tables that get ids from function {function}",
-        detail("An adoption or its reversal locks all tables of the function together, with their partitions and the tables that \
-            inherit from them. At most {max} of them may belong to another role without the rights of the caller."),
-        hint("Let the role drop the tables or their defaults, or drop the defaults with ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT.");
+    TooManyTables { roles: Vec<String>, count: i64, function: String, max: i64 } => ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+        "function {function} fills {count} tables or columns of other roles",
+        detail("They belong to role {}. An adoption or its reversal locks all tables of the function together, with their partitions \
+            and the tables that inherit from them. At most {max} of them, and of their columns, may belong to roles without the \
+            rights of the caller.", listed(roles, ", ")),
+        hint("Let the roles drop the tables or their defaults, or drop the defaults with ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT.");
 
     /// `PREPARE TRANSACTION` is called after `adopt_shard()`.
     AdoptionPrepared => ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -822,20 +825,21 @@ errors! {
         hint("Name the column with \"column\" => '...'.");
 
     /// The column passed to `adopt_table()` cannot hold ids.
-    ColumnNotBigint { table: String, column: String, type_name: String, statements: Vec<String> } => ERRCODE_DATATYPE_MISMATCH,
+    ColumnNotBigint { table: String, column: String, type_name: String, way: Widening } => ERRCODE_DATATYPE_MISMATCH,
         "column {column} of table {table} is of type {type_name}, not bigint",
-        hint("{}", if statements.is_empty() {
-            "Values of other types than smallint and integer cannot become ids. Add a column of type bigint.".into()
-        } else {
-            format!("Use {}.", listed(statements, "; "))
-        });
+        hint("{way}");
 
     /// A foreign key references the column passed to `adopt_table()` from a column that cannot hold
     /// ids.
-    ReferencesNotBigint { column: String, references: Vec<String>, statements: Vec<String> } => ERRCODE_DATATYPE_MISMATCH,
+    ReferencesNotBigint { column: String, references: Vec<String>, way: Widening } => ERRCODE_DATATYPE_MISMATCH,
         "columns that reference {column} are not of type bigint",
         detail("They are {}. Rows that reference a new id could not be inserted.", listed(references, ", ")),
-        hint("Use {}.", listed(statements, "; "));
+        hint("{way}");
+
+    /// A column beside the one that is adopted uses its sequence, as by `currval()`.
+    SequenceOfOthers { sequence: String, column: String } => ERRCODE_OBJECT_IN_USE,
+        "the default of column {column} uses sequence {sequence}",
+        hint("Give the column another default first.");
 
     /// The column passed to `adopt_table()` has another default, or none. Ids of another shard
     /// count only if the default is a plain call of its `next_id()`.
@@ -923,7 +927,7 @@ errors! {
         "table {table} belongs to role {owner}",
         detail("{tie} PostgreSQL would evaluate expressions of its indexes, constraints and partition key with the rights of role \
             {role}, the owner of table {own}. Role {owner} lacks these rights."),
-        hint("Separate the two tables, or read these expressions and give both tables to one role.");
+        hint("In a session of its own, let role {owner} drop these expressions or the table. DETACH PARTITION would evaluate them, too.");
 
     // Triggers.
 

@@ -146,9 +146,12 @@ fn sequence_of(
 }
 
 /// A function that generates ids in the original way from the shard's own sequence. Such a function
-/// has replaced an adopted one, whose kept original was dropped.
+/// has replaced an adopted one, whose kept original was dropped; a kept one has not.
 fn original_of(definition: &Definition) -> Option<Adopted> {
     let is_it = |function: &Function| {
+        if function.name.starts_with(KEPT) {
+            return false;
+        }
         let read = read_original(function);
         let sequence = read.ok().and_then(|read| read.sequence);
         sequence.and_then(|text| sequence_named(&text)) == Some(definition.sequence.oid)
@@ -383,15 +386,16 @@ pub fn sequence_named(text: &str) -> Option<Oid> {
 const SEARCHED_MAX: usize = 1_000_000;
 
 /// A condition: whether the body of `p`, a row of `pg_proc`, has a call of `nextval`, or its name.
-/// Of bodies that are too long to be read, only parsed ones count.
+/// Of bodies that are too long to be read, only parsed ones count; `longest` is the limit for the
+/// others, as an expression.
 ///
 /// Any role that can create functions in a schema decides about their bodies. To show a parsed
 /// body, PostgreSQL waits for locks on the tables that it names.
-pub fn mentions_nextval() -> String {
+pub fn mentions_nextval(longest: &str) -> String {
     let (max, nextval) = (SEARCHED_MAX, pg_sys::F_NEXTVAL);
     format!(
         "CASE WHEN p.prosqlbody IS NULL
-                 THEN octet_length(p.prosrc) <= {max} AND strpos(lower(p.prosrc COLLATE \"C\"), 'nextval') > 0
+                 THEN octet_length(p.prosrc) <= {longest} AND strpos(lower(p.prosrc COLLATE \"C\"), 'nextval') > 0
              WHEN octet_length(p.prosqlbody::text) > {max} THEN true
              ELSE strpos(p.prosqlbody::text COLLATE \"C\", ':funcid {nextval} ') > 0 END"
     )
@@ -406,6 +410,7 @@ pub fn mentions_nextval() -> String {
 pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<Function> {
     let schema = catalog::relation(sequence)?.schema;
     let [schema_name, name] = [names::raw_schema(schema), names::raw_relation(sequence)];
+    let has_right = "has_sequence_privilege(p.proowner, s.oid, 'USAGE, UPDATE')";
     let query = format!(
         "SELECT p.oid, false FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
          JOIN pg_class AS s ON s.oid = $1
@@ -413,8 +418,12 @@ pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Opti
          UNION SELECT p.oid, true FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
          JOIN pg_class AS s ON s.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
          AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND CASE WHEN {may_use} THEN {mentions_nextval} END ORDER BY 1",
-        mentions_nextval = mentions_nextval(),
-        may_use = "(p.pronamespace = s.relnamespace OR has_sequence_privilege(p.proowner, s.oid, 'USAGE, UPDATE'))"
+        // A role that may only create functions in the schema gets as little time as for originals.
+        mentions_nextval = mentions_nextval(&format!(
+            "CASE WHEN {has_right} THEN {SEARCHED_MAX} ELSE {} END",
+            catalog::TEXT_MAX
+        )),
+        may_use = format!("(p.pronamespace = s.relnamespace OR {has_right})"),
     );
     let users =
         select(&query, &[sequence.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));

@@ -167,6 +167,14 @@ impl Adoption {
             "-- the sequence goes to {GRACE_MS} ms after the clock and all ids so far"
         ));
         statements.extend(self.statements()?);
+        // As adopt_shard() creates it; with SECURITY DEFINER it would have the rights of the caller.
+        if self.function.owner != catalog::current_role() {
+            statements.push(format!(
+                "ALTER FUNCTION {}() OWNER TO {}",
+                quote_qualified_identifier(&self.parts.schema, &self.kept_name()),
+                names::role(self.function.owner)
+            ));
+        }
         let others = self.parts.missing_functions_beside(
             &self.function.name,
             self.function.schema,

@@ -2,17 +2,18 @@
 //! there and back.
 
 use crate::adopt::references::{self, Narrow};
-use crate::error::Error;
+use crate::error::{Error, Widening};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::{self, select};
-use crate::sequence::{IdSequence, read};
+use crate::sequence::IdSequence;
 use crate::shard::columns::{Column, columns_with_default_on, defaults_of, newest_serial_key};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
+use std::iter;
 
 /// A bigint column with keys that `adopt_table` can continue.
 pub struct KeyColumn {
@@ -46,7 +47,8 @@ impl KeyColumn {
         let found = Found::read(table, name)?;
         found.check_type()?;
         references::check(&found.column)?;
-        let Found { column, default, identity, owned, is_serial, functions, .. } = found;
+        let Found { column, default, identity, owned, is_serial, functions, is_generated, .. } =
+            found;
         let generator = default.as_ref().and_then(|default| {
             functions.iter().filter_map(|oid| catalog::function(*oid)).find(|function| {
                 generates_ids(function, own_schema) && default.starts_with(&called(function))
@@ -70,7 +72,10 @@ impl KeyColumn {
             }
             (default, ..) => {
                 let unfit = KeyColumn { column, keys: Keys::Shard, owned };
-                let statement = unfit.change(&names::schema(definition.schema));
+                let mut statement = unfit.change(&names::schema(definition.schema));
+                if is_generated {
+                    statement = format!("{} DROP EXPRESSION; {statement}", unfit.alter().0);
+                }
                 let column = unfit.column.qualified();
                 return Err(Error::NotSerial { column, default, statement });
             }
@@ -119,6 +124,21 @@ impl KeyColumn {
         })
     }
 
+    /// Checks that no other column of the table gets values of the key's sequence, as by
+    /// `currval()`: none would be taken any more.
+    pub fn check_sequence(&self) -> Result<(), Error> {
+        let Some(sequence) = self.owned else { return Ok(()) };
+        let is_beside =
+            |column: &&Column| column.table == self.column.table && column.name != self.column.name;
+        match columns_with_default_on(sequence).iter().find(is_beside) {
+            Some(column) => Err(Error::SequenceOfOthers {
+                sequence: names::relation(sequence),
+                column: column.qualified(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Drops the sequence of the former keys, unless another default uses it.
     pub fn drop_sequence(&self) -> Result<(), Error> {
         let exists = |sequence: &Oid| catalog::relation(*sequence).is_some();
@@ -165,6 +185,8 @@ struct Found {
     is_serial: bool,
     /// The functions that the default calls.
     functions: Vec<Oid>,
+    /// Whether the default is the expression of a generated column.
+    is_generated: bool,
 }
 
 impl Found {
@@ -177,7 +199,8 @@ impl Found {
                      AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S')
                      AND pg_get_expr(f.adbin, f.adrelid) LIKE 'nextval(%',
                  ARRAY(SELECT d.refobjid FROM pg_depend AS d WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
-                     AND d.refclassid = 'pg_proc'::regclass)
+                     AND d.refclassid = 'pg_proc'::regclass),
+                 a.attgenerated <> ''
              FROM pg_attribute AS a
              LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
              WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
@@ -195,6 +218,7 @@ impl Found {
                 owned: row.get(6),
                 is_serial: row.get(7)?,
                 functions: row.get(8)?,
+                is_generated: row.get(9)?,
             })
         });
         let table = names::relation(table);
@@ -206,18 +230,18 @@ impl Found {
 
     fn check_type(&self) -> Result<(), Error> {
         let Column { table, name, .. } = &self.column;
-        let mut statements: Vec<String> = vec![];
-        match self.type_oid {
+        let way = match self.type_oid {
             pg_sys::INT8OID => return Ok(()),
             pg_sys::INT2OID | pg_sys::INT4OID => {
-                statements.push(references::widen(*table, name));
-                statements
-                    .extend(references::narrow_references(&self.column).iter().map(Narrow::widen));
+                let own = references::widen(*table, name);
+                let narrow = references::narrow_references(&self.column);
+                let statements = iter::once(own).chain(narrow.iter().map(Narrow::widen));
+                references::way_to_widen(*table, statements.collect())
             }
-            _ => {}
-        }
+            _ => Widening::AnotherColumn,
+        };
         let (table, column) = (names::relation(*table), quote_identifier(name));
-        Err(Error::ColumnNotBigint { table, column, type_name: self.type_name.clone(), statements })
+        Err(Error::ColumnNotBigint { table, column, type_name: self.type_name.clone(), way })
     }
 }
 
@@ -265,17 +289,29 @@ fn identity_clause(kind: &str, options: &str) -> String {
     format!("ADD GENERATED {kind} AS IDENTITY ({options})")
 }
 
-/// The options to create a sequence with that continues this one.
+/// The options to create a sequence with that continues this one. One that has ended gets a value
+/// more, since its last one would repeat a key.
 fn options_of(sequence: Oid) -> String {
-    let query = "SELECT seqincrement, seqmin, seqmax, seqstart, seqcache, seqcycle FROM pg_sequence WHERE seqrelid = $1";
-    let options = select(query, &[sequence.into()], |row| {
+    let query = format!(
+        "SELECT seqincrement, seqmin, seqmax, seqcache, seqcycle, last_value, is_called
+         FROM pg_sequence CROSS JOIN {} WHERE seqrelid = $1",
+        names::relation(sequence)
+    );
+    let options = select(&query, &[sequence.into()], |row| {
         let (increment, min, max): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        let (start, cache): (i64, i64) = (row.get(4)?, row.get(5)?);
-        let next = read::last_value(sequence).map_or(start, |last| last.saturating_add(increment));
-        let cycle = if row.get(6)? { " CYCLE" } else { "" };
+        let (cache, cycles): (i64, bool) = (row.get(4)?, row.get(5)?);
+        let (last, is_called): (i64, bool) = (row.get(6)?, row.get(7)?);
+        let next = last.saturating_add(if is_called { increment } else { 0 });
+        let next = match cycles && !(min..=max).contains(&next) {
+            true if increment > 0 => min,
+            true => max,
+            false => next,
+        };
         Some(format!(
-            "START WITH {} INCREMENT BY {increment} MINVALUE {min} MAXVALUE {max} CACHE {cache}{cycle}",
-            next.clamp(min, max)
+            "START WITH {next} INCREMENT BY {increment} MINVALUE {} MAXVALUE {} CACHE {cache}{}",
+            next.min(min),
+            next.max(max),
+            if cycles { " CYCLE" } else { "" }
         ))
     });
     options.into_iter().next().unwrap_or_default()

@@ -218,7 +218,7 @@ fn find_original(
         "SELECT p.oid, {}, p.proowner FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
          WHERE p.pronamespace = $1 AND p.prokind = 'f' AND NOT p.proretset AND p.prorettype = 'int8'::regtype
          AND l.lanname NOT IN ('internal', 'c') ORDER BY p.proname, p.oid",
-        adopted::mentions_nextval()
+        adopted::mentions_nextval(&catalog::TEXT_MAX.to_string())
     );
     let candidates = select(&query, &[oid.into()], |row| {
         let is_trusted = is_candidate(oid, row.get::<Oid>(3)?);
@@ -228,10 +228,10 @@ fn find_original(
         candidates.iter().filter(move |(is_trusted, _)| *is_trusted == class).map(|one| one.1)
     };
     let mut reasons = [Vec::new(), Vec::new()];
-    if let Some(original) = original_among(of(true), &mut reasons)? {
+    if let Some(original) = original_among(of(true), false, &mut reasons)? {
         return Ok(original);
     }
-    if !is_strict && let Some(original) = original_among(of(false), &mut reasons)? {
+    if !is_strict && let Some(original) = original_among(of(false), true, &mut reasons)? {
         return Ok(original);
     }
     let [unlikely, likely] = reasons;
@@ -243,10 +243,11 @@ fn find_original(
     Err(Error::OriginalMissing { schema: quote_identifier(schema), reasons })
 }
 
-/// The original among functions, each of which may be likely to be it. Adds reasons of those that
-/// are not, which are unlikely or likely.
+/// The only original among functions, or the first, each of which may be likely to be it. Adds
+/// reasons of those that are not, which are unlikely or likely.
 fn original_among(
     candidates: impl Iterator<Item = (Oid, bool)>,
+    is_first: bool,
     reasons: &mut [Vec<Error>; 2],
 ) -> Result<Option<Function>, Error> {
     // Any role that can create functions in the schema decides how many there are, so only one at a
@@ -260,6 +261,7 @@ fn original_among(
         });
         let Some((function, read)) = read else { continue };
         match (read, &original) {
+            (Ok(_), None) if is_first => return Ok(Some(function)),
             (Ok(_), None) => original = Some(function),
             (Ok(_), Some(one)) => {
                 let functions =

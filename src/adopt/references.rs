@@ -1,6 +1,6 @@
 //! The columns that reference a key by foreign keys, and whether they can hold ids.
 
-use crate::error::Error;
+use crate::error::{Error, Widening};
 use crate::pg::catalog;
 use crate::pg::names;
 use crate::pg::spi::select;
@@ -54,8 +54,35 @@ pub fn check(key: &Column) -> Result<(), Error> {
     Err(Error::ReferencesNotBigint {
         column: key.qualified(),
         references: narrow.iter().map(described).collect(),
-        statements: narrow.iter().map(Narrow::widen).collect(),
+        way: way_to_widen(key.table, narrow.iter().map(Narrow::widen).collect()),
     })
+}
+
+/// These statements, unless they would evaluate expressions of a role without the rights of the
+/// table's owner: they rewrite tables, and check foreign keys between them again.
+pub fn way_to_widen(table: Oid, statements: Vec<String>) -> Widening {
+    let owner = catalog::relation(table).map_or(Oid::INVALID, |relation| relation.owner);
+    let query = "WITH RECURSIVE connected(oid) AS (
+             SELECT $1
+             UNION SELECT next.oid FROM connected AS c, LATERAL (
+                 SELECT inhrelid FROM pg_inherits WHERE inhparent = c.oid
+                 UNION ALL SELECT inhparent FROM pg_inherits WHERE inhrelid = c.oid
+                 UNION ALL SELECT conrelid FROM pg_constraint WHERE contype = 'f' AND confrelid = c.oid
+                 UNION ALL SELECT confrelid FROM pg_constraint WHERE contype = 'f' AND conrelid = c.oid
+             ) AS next(oid)
+         )
+         SELECT oid, relowner FROM connected JOIN pg_class USING (oid) ORDER BY oid";
+    let others: Vec<String> =
+        select(query, &[table.into()], |row| Some((row.get::<Oid>(1)?, row.get::<Oid>(2)?)))
+            .into_iter()
+            .filter(|(_, other)| !catalog::has_rights_of(*other, owner))
+            .map(|(table, _)| names::relation(table))
+            .collect();
+    if others.is_empty() {
+        Widening::Statements(statements)
+    } else {
+        Widening::TablesOfOthers(others)
+    }
 }
 
 /// The columns of type integer or smallint that reference the key or its copies in partitions, or

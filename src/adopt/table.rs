@@ -15,6 +15,7 @@ use crate::pg::reg_types::Regclass;
 use crate::pg::spi::{self, select};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
+use crate::sequence::visit;
 use crate::shard::columns::{self, AHEAD_MAX_MS, KEY_AHEAD_MAX_MS, check_not_ahead, now_ms};
 use crate::shard::ddl::ShardParts;
 use crate::shard::definition::{self, Definition};
@@ -81,6 +82,7 @@ pub fn adopt_table(
         let mut key = find(column)?;
         let has_ids = matches!(key.keys, Keys::Shard);
         if !has_ids {
+            key.check_sequence()?;
             rights::check_writers(table, &definition, own_schema)?;
             trust.announce(shard, definition.schema);
         }
@@ -101,7 +103,9 @@ pub fn adopt_table(
         let change = (!has_ids).then(|| key.change(&names::schema(definition.schema)));
         let way_back = key.way_back()?;
         if change.is_some() {
-            let way = |value| Some(columns::advance_statement(shard, value));
+            // Other roles decide about the keys in their tables.
+            let may_advance = visit::may_be_updated_by(definition.sequence.oid, relation.owner);
+            let way = |value| may_advance.then(|| columns::advance_statement(shard, value));
             check_not_ahead(newest.as_ref(), definition.sequence, KEY_AHEAD_MAX_MS, way)?;
         }
         if let Some(change) = change.as_ref().filter(|_| !dry_run) {

@@ -77,30 +77,38 @@ fn wait_until_past(ms: i64, epoch: Epoch, too_far: impl FnOnce(i64) -> Error) ->
     Ok(())
 }
 
-/// The number of tables that one other role may have among those that are locked together. It could
-/// otherwise use up the locks of the server with them.
-const TABLES_OF_ANOTHER_MAX: i64 = 1000;
+/// The number of tables that other roles may have among those that are locked together, and of
+/// their columns. They could otherwise use up the locks of the server with them, and keep writers
+/// waiting while these are read.
+const OF_OTHERS_MAX: i64 = 1000;
 
-/// Checks that no role without the rights of the caller has too many of the tables that are locked
-/// together because this function fills these columns. Such a role can also attach partitions while
-/// an attempt to lock them waits.
+/// Checks that roles without the rights of the caller do not have too many of the tables that are
+/// locked together because this function fills these columns, or of the columns. Such a role can
+/// also attach partitions while an attempt to lock them waits.
 pub fn check_tables_of_others(function: &Function, columns: &[Column]) -> Result<(), Error> {
     let tree = catalog::tree_of("unnest($1)");
     let query = format!(
         "SELECT relowner, count(*) FROM ({tree}) AS t JOIN pg_class ON oid = t.relid
-         WHERE relowner <> $2 GROUP BY 1 HAVING count(*) > $3 ORDER BY 1"
+         GROUP BY 1 ORDER BY 2 DESC, 1"
     );
     let tables: Vec<Oid> = columns.iter().map(|column| column.table).collect();
-    let max = TABLES_OF_ANOTHER_MAX;
-    let counts = select(&query, &[tables.into(), function.owner.into(), max.into()], |row| {
-        Some((row.get::<Oid>(1)?, row.get::<i64>(2)?))
-    });
-    let is_other = |owner| !catalog::has_rights_of(owner, catalog::current_role());
-    let too_many = counts.into_iter().find(|(owner, _)| is_other(*owner));
-    too_many.map_or(Ok(()), |(owner, count)| {
-        let (role, function) = (names::role(owner), names::function(function.oid));
-        Err(Error::TooManyTables { role, count, function, max })
-    })
+    let mut counts =
+        select(&query, &[tables.into()], |row| Some((row.get::<Oid>(1)?, row.get::<i64>(2)?)));
+    let is_other = |owner: Oid| {
+        owner != function.owner && !catalog::has_rights_of(owner, catalog::current_role())
+    };
+    counts.retain(|(owner, _)| is_other(*owner));
+    let has_other_owner = |column: &&Column| {
+        catalog::relation(column.table).is_some_and(|table| is_other(table.owner))
+    };
+    let count_of_columns = columns.iter().filter(has_other_owner).count() as i64;
+    let count = count_of_columns.max(counts.iter().map(|(_, count)| count).sum());
+    let max = OF_OTHERS_MAX;
+    if count <= max {
+        return Ok(());
+    }
+    let roles = counts.iter().map(|(owner, _)| names::role(*owner)).collect();
+    Err(Error::TooManyTables { roles, count, function: names::function(function.oid), max })
 }
 
 /// How tables are locked while their columns are read and changed.
@@ -173,7 +181,7 @@ pub fn lock_out_writers(
         let unchecked = Cell::new(0);
         let check = |count: usize| {
             unchecked.set(unchecked.get() + count);
-            if unchecked.get() <= TABLES_OF_ANOTHER_MAX as usize {
+            if unchecked.get() <= OF_OTHERS_MAX as usize {
                 return Ok(());
             }
             unchecked.set(0);

@@ -5,7 +5,7 @@
 
 use crate::arguments;
 use crate::error::{Error, or_raise, shortened};
-use crate::pg::names;
+use crate::pg::{names, text};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::{self, Seq, Shard};
 use instagram_id_core::shortcode::{self, Malformed};
@@ -114,12 +114,12 @@ fn id_of_code(code: &[u8]) -> Result<i64, Error> {
     let valid = code.utf8_chunks().next().map_or("", |chunk| chunk.valid());
     let decoded = match shortcode::decode(valid) {
         Err(why @ Malformed::NoDigit(_)) => Err(why),
-        _ if valid.len() < code.len() => Err(Malformed::NoDigit(char::REPLACEMENT_CHARACTER)),
+        _ if valid.len() < code.len() => Err(Malformed::NoDigit('?')),
         decoded => decoded,
     };
     decoded.map_err(|why| {
         // More than the message shows, whatever the text is.
-        let beginning = String::from_utf8_lossy(&code[..code.len().min(256)]);
+        let beginning = text::shown_bytes(&code[..code.len().min(256)]);
         Error::ShortcodeMalformed { code: shortened(&beginning), why }
     })
 }

@@ -35,8 +35,8 @@ fn explain(
     let (schema, own_epoch) = match definition::find(shard) {
         Ok(Some(shard)) => (names::schema(shard.schema), Some(shard.sequence.epoch)),
         Ok(None) => ("not in this database".into(), None),
-        Err(Error::ShardAmbiguous { schemas, .. }) if asked.is_some() => {
-            (listed(&schemas, ", "), None)
+        Err(Error::ShardAmbiguous { definitions, .. }) if asked.is_some() => {
+            (listed(&definitions, ", "), None)
         }
         Err(Error::DefinitionOfAnother { function, .. }) if asked.is_some() => (function, None),
         Err(error) => return Err(error),

@@ -84,7 +84,8 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
         shard_in(schema, shard, own_schema)
     };
     let definition = match subtransaction::with_cause(locked_shard) {
-        Ok(definition) => definition,
+        Ok(Some(definition)) => definition,
+        Ok(None) => return,
         Err(cause) => {
             keys.iter().for_each(|name| warn(table, name, shard, &cause));
             if is_distributed {
@@ -113,19 +114,19 @@ fn shard_of(schema: Oid, own_schema: Oid) -> Option<Shard> {
     ddl::ids_of(&next_id, own_schema).map(|(shard, _)| shard)
 }
 
-/// The definition of this shard.
-fn shard_in(schema: Oid, shard: Shard, own_schema: Oid) -> Result<Definition, Error> {
+/// The definition of this shard; `None` if its schema is another one. Each role with CREATE on a
+/// schema can create a `next_id()` there.
+fn shard_in(schema: Oid, shard: Shard, own_schema: Oid) -> Result<Option<Definition>, Error> {
     // Another schema that defines the number, too, does not matter.
     let definition = match definition::in_schema_by_number(schema, shard) {
         Some(definition) => definition,
         None => lookup::definition_of(shard)?,
     };
     if definition.schema != schema {
-        let (is, asked) = (names::schema(definition.schema), names::schema(schema));
-        return Err(Error::ShardInAnotherSchema { shard: shard.number(), is, asked });
+        return Ok(None);
     }
     ShardParts::of(&definition, own_schema).check_next_id(schema, definition.sequence)?;
-    Ok(definition)
+    Ok(Some(definition))
 }
 
 /// A WARNING: a key stays as it is.

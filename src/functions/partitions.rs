@@ -494,8 +494,8 @@ impl Parent {
     }
 
     /// The partitions whose ids all come before that time, in their order. It is an error if by
-    /// this epoch no partition is for ids that are generated now, or, unless the epoch was given,
-    /// if there is a gap before that partition.
+    /// this epoch no partition is for ids that are generated now or later, or, unless the epoch was
+    /// given, if there is a gap before that partition.
     fn partitions_to_drop(
         &self,
         before: TimestampUs,

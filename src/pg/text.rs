@@ -88,9 +88,12 @@ unsafe impl<'fcx> ArgAbi<'fcx> for Word {
 /// A text from the server. In a database with another encoding than UTF-8 it may not be valid
 /// UTF-8. That is an error, because a converted name could be the name of another object.
 pub fn utf8(text: &[u8]) -> &str {
-    // The encoding of the database has no U+FFFD.
-    let shown = || String::from_utf8_lossy(text).replace(char::REPLACEMENT_CHARACTER, "?");
-    or_raise(|| str::from_utf8(text).map_err(|_| Error::NotUtf8(shown())))
+    or_raise(|| str::from_utf8(text).map_err(|_| Error::NotUtf8(shown_bytes(text))))
+}
+
+/// A text for a message, with "?" for what is not UTF-8: other encodings have no U+FFFD.
+pub fn shown_bytes(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).replace(char::REPLACEMENT_CHARACTER, "?")
 }
 
 /// Raises an error for a text that is too long to be copied.

@@ -314,7 +314,8 @@ fn newest_at_most(
     };
     check_owner()?;
     let lock = || locks::lock_relation(column.table, pg_sys::AccessShareLock);
-    if locks::in_time(lock).is_none() {
+    // A subtransaction for each column would take longer with each lock of the session.
+    if !locks::lock_relation_unless_locked(column.table) && locks::in_time(lock).is_none() {
         return Err(locks::not_available(column.table));
     }
     check_owner()?; // also if it was dropped

@@ -81,8 +81,11 @@ fn find_once(shard: Shard) -> Result<Option<Definition>, Error> {
         found.retain(is_before_others);
     }
     if found.len() > 1 {
-        let schemas = found.iter().map(|one| names::schema(one.schema)).collect();
-        return Err(Error::ShardAmbiguous { shard: shard.number(), schemas });
+        let shown = |one: &Definition| {
+            format!("{} of role {}", names::function(one.function), names::role(one.owner))
+        };
+        let definitions = found.iter().map(shown).collect();
+        return Err(Error::ShardAmbiguous { shard: shard.number(), definitions });
     }
     let found = found.pop();
     found.as_ref().map_or(Ok(()), check_owner)?;

@@ -442,7 +442,8 @@ DO $$ BEGIN
         BEGIN ATOMIC SELECT %L::regclass, %L::timestamptz, %L::text; END', chr(233), chr(233) || '.seq', '2020-01-01+00', '');
 END $$;
 SELECT shard, can_generate, reason LIKE 'text % is not in UTF-8' AS is_named FROM id_shards ORDER BY shard;
--- Nor is a text that is not UTF-8 an internal error.
+-- Nor is a text that is not UTF-8 an internal error, or shown in another encoding.
+SELECT shortcode_to_id('a' || chr(233));
 \set VERBOSITY sqlstate
 SELECT shortcode_to_id('B' || chr(233));
 SELECT create_shard(7, chr(233));
