@@ -6,10 +6,11 @@ use crate::error::{Error, Widening};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::{self, select};
-use crate::sequence::IdSequence;
+use crate::sequence::{IdSequence, read};
 use crate::shard::columns::{Column, columns_with_default_on, defaults_of, newest_serial_key};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
+use instagram_id_core::hlc::State;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
@@ -56,10 +57,10 @@ impl KeyColumn {
         });
         let keys = match (default, identity.as_str(), owned) {
             (None, "a", Some(owned)) => {
-                Keys::Identity(identity_clause("ALWAYS", &options_of(owned)))
+                Keys::Identity(identity_clause("ALWAYS", &options_of(owned)?))
             }
             (None, "d", Some(owned)) => {
-                Keys::Identity(identity_clause("BY DEFAULT", &options_of(owned)))
+                Keys::Identity(identity_clause("BY DEFAULT", &options_of(owned)?))
             }
             (Some(default), ..) if defaults_of(definition, own_schema).contains(&default) => {
                 Keys::Shard
@@ -291,17 +292,13 @@ fn identity_clause(kind: &str, options: &str) -> String {
 
 /// The options to create a sequence with that continues this one. One that has ended gets a value
 /// more, since its last one would repeat a key.
-fn options_of(sequence: Oid) -> String {
-    let query = format!(
-        "SELECT seqincrement, seqmin, seqmax, seqcache, seqcycle, last_value, is_called
-         FROM pg_sequence CROSS JOIN {} WHERE seqrelid = $1",
-        names::relation(sequence)
-    );
-    let options = select(&query, &[sequence.into()], |row| {
+fn options_of(sequence: Oid) -> Result<String, Error> {
+    let query = "SELECT seqincrement, seqmin, seqmax, seqcache, seqcycle FROM pg_sequence WHERE seqrelid = $1";
+    let options = select(query, &[sequence.into()], |row| {
         let (increment, min, max): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
         let (cache, cycles): (i64, bool) = (row.get(4)?, row.get(5)?);
-        let (last, is_called): (i64, bool) = (row.get(6)?, row.get(7)?);
-        let next = last.saturating_add(if is_called { increment } else { 0 });
+        let State { last_value, is_called } = read::state(sequence)?;
+        let next = last_value.saturating_add(if is_called { increment } else { 0 });
         let next = match cycles && !(min..=max).contains(&next) {
             true if increment > 0 => min,
             true => max,
@@ -314,5 +311,9 @@ fn options_of(sequence: Oid) -> String {
             if cycles { " CYCLE" } else { "" }
         ))
     });
-    options.into_iter().next().unwrap_or_default()
+    options.into_iter().next().ok_or_else(|| Error::NoRightOnSequence {
+        name: names::relation(sequence),
+        role: names::current_role(),
+        update: false,
+    })
 }

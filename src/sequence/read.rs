@@ -8,8 +8,8 @@ use instagram_id_core::hlc::State;
 use pgrx::pg_sys::{self, Oid};
 
 /// The last value of a sequence. `None` if it was never called, or if this role or server cannot
-/// read it. It waits for no session that uses the sequence, but for one that alters it, and writes
-/// nothing.
+/// read it, or if it belongs to the temporary tables of another session. It waits for no session
+/// that uses the sequence, but for one that alters it, and writes nothing.
 pub fn last_value(sequence: Oid) -> Option<i64> {
     state(sequence).filter(|state| state.is_called).map(|state| state.last_value)
 }
@@ -82,8 +82,10 @@ unsafe fn read(raw: Raw, sequence: Oid, mode: pg_sys::LOCKMODE, reads_all: bool)
         // An unlogged sequence has no file on a standby.
         let has_file = row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT
             || !raw.RecoveryInProgress();
+        let is_of_another_session =
+            row.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP && !(*relation).rd_islocaltemp;
         let tuple = if row.relkind as u8 == pg_sys::RELKIND_SEQUENCE
-            && row.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
+            && !is_of_another_session
             && has_file
             && (raw.may(sequence, raw.GetUserId(), any) || reads_all)
         {
