@@ -15,7 +15,6 @@ mod report;
 mod tests;
 mod unfit;
 mod why_kept;
-mod widening;
 
 pub use argument::Argument;
 use instagram_id_core::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
@@ -27,7 +26,6 @@ pub use report::{listed, or_raise, report_in_one_line, shortened, shown};
 use thiserror::Error;
 pub use unfit::Unfit;
 pub use why_kept::WhyKept;
-pub use widening::Widening;
 
 /// Declares [`Error`] from a table. The message of an entry becomes thiserror's `#[error(…)]`.
 /// `detail(…)` and `hint(…)` contain arguments of `format!`, with the fields in scope; both may be
@@ -291,7 +289,7 @@ errors! {
         "shard {shard} belongs to role {owner}",
         detail("Its functions run with the rights of their callers, such as {role}. Role {owner} can replace them, and has the \
             rights neither of role {role} nor of the owner of the schema."),
-        hint("If role {owner} is trusted, give its sequence and functions to the owner of the schema with ALTER ... OWNER TO. \
+        hint("If role {owner} is trusted, give its sequence and functions to role {role} with ALTER ... OWNER TO. \
             Otherwise use DROP ROUTINE {function}.");
 
     /// A shard is created, adopted or used by a table in a schema of a role that the caller has no
@@ -312,7 +310,7 @@ errors! {
         hint("{}.", match *kind {
             "sequence" => format!("If role {owner} is trusted, use ALTER SEQUENCE {name} OWNER TO {role}, and revoke the privileges that it \
                 has granted. Otherwise use DROP SEQUENCE {name}"),
-            _ => format!("Use DROP ROUTINE {name}"),
+            _ => format!("If role {role} is trusted, and role {owner} is not, use DROP ROUTINE {name}"),
         });
 
     /// `adopt_shard()` finds an original of a role that the caller has no reason to trust.
@@ -379,21 +377,19 @@ errors! {
         });
 
     /// A shard is created or adopted in the schema that the extension is installed in.
-    SchemaOfExtension { schema: String, shard: u16 } => ERRCODE_DUPLICATE_FUNCTION,
-        "shard {shard} cannot share a schema with the extension",
+    SchemaOfExtension(shard: u16) => ERRCODE_DUPLICATE_FUNCTION,
+        "shard {0} cannot share a schema with the extension",
         detail("Functions of the extension have names that the shard needs."),
-        hint("Use SELECT create_shard({shard}) to create the shard in a schema of its own. Or move the extension to \
-            one, as a superuser, with CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; ALTER EXTENSION instagram_id SET SCHEMA ids. Then adopt the PL/pgSQL original with \
-            SELECT * FROM ids.adopt_shard({shard}, {}).", literal(schema));
+        hint("Create the shard in a schema of its own. Or move the extension to one, as a superuser, with BEGIN; CREATE SCHEMA ids; \
+            GRANT USAGE ON SCHEMA ids TO PUBLIC; ALTER EXTENSION instagram_id SET SCHEMA ids; COMMIT.");
 
     /// `CREATE EXTENSION` finds a `next_id()` in the schema; the PL/pgSQL original often has this
     /// name.
-    NextIdTaken { function: String, schema: String } => ERRCODE_DUPLICATE_FUNCTION,
-        "function {function} already exists",
+    NextIdTaken(function: String) => ERRCODE_DUPLICATE_FUNCTION,
+        "function {0} already exists",
         detail("A function of the extension has this name."),
-        hint("Use a schema of its own for the extension: CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; \
-            CREATE EXTENSION instagram_id SCHEMA ids. If that \
-            function is the PL/pgSQL original, adopt it then with SELECT * FROM ids.adopt_shard(NULL, {}).", literal(schema));
+        hint("Use a schema of its own for the extension: BEGIN; CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; \
+            CREATE EXTENSION instagram_id SCHEMA ids; COMMIT. If that function is the PL/pgSQL original, adopt it then.");
 
     /// `adopt_table()` finds that functions of the shard were dropped.
     ShardIncomplete { shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -436,7 +432,8 @@ errors! {
     Exhausted { name: String, last_value: i64, min_value: i64 } => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
         "reached the last id of sequence {name}",
         detail("Its last value is {last_value}. Ids end {ISSUED_MS_MAX} ms after the epoch, where they would turn negative."),
-        hint("If setval() or a wrong clock took the sequence there, use SELECT setval({}, {min_value}) to let it follow the clock again.",
+        hint("If setval() or a wrong clock took the sequence there, and no table has ids that are ahead of the clock, use SELECT \
+            setval({}, {min_value}) to let it follow the clock again.",
             literal(name));
 
     /// `node_next_id()` is called for the sequence of a shard.
@@ -519,7 +516,7 @@ errors! {
     WriterWithoutRights { role: String, table: String, schema: String, grants: Vec<String> } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "role {role} cannot generate ids of schema {schema}",
         detail("It can insert into {table}, whose default would call {schema}.next_id()."),
-        hint("Use {}.", listed(grants, "; "));
+        hint("If they may generate ids of the schema, use {}. Otherwise revoke INSERT from them.", listed(grants, "; "));
 
     /// `adopt_shard()` finds roles that can generate ids now, and could not afterwards.
     CallersWithoutExecute { function: String, needs: String, roles: Vec<String> } => ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -534,12 +531,12 @@ errors! {
         hint("If both owners are trusted, give both to one role with ALTER ... OWNER TO.");
 
     /// The owner of the function that defines a shard does not own the sequence of the shard.
-    DefinitionOfAnother { name: String, function: String, owner: String, shard: u16, role: String } =>
+    DefinitionOfAnother { name: String, function: String, owner: String, shard: u16, schema: String, role: String } =>
         ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} does not belong to the owner of function {function}",
         detail("The function defines shard {shard}. It belongs to role {owner}, and the sequence to role {role}."),
-        hint("Use DROP ROUTINE {function}. If shard {shard} was created with this sequence, create_shard() with if_not_exists then \
-            completes the shard.");
+        hint("If role {owner} is not trusted, use DROP ROUTINE {function}. If the sequence is that of shard {shard}, complete the shard then \
+            with create_shard({shard}, {}, if_not_exists => true).", literal(schema));
 
     // Adoption.
 
@@ -551,7 +548,7 @@ errors! {
     /// The function passed to `adopt_shard()` does not exist.
     FunctionMissing(function: Oid) => ERRCODE_UNDEFINED_FUNCTION,
         "function with OID {0} does not exist",
-        hint("Name the function, as in function => 'insta5.next_id()'.");
+        hint("Name a function of a role that you trust in the argument function.");
 
     /// The function does something else than the PL/pgSQL function that Instagram published.
     NotOriginal { function: String, why: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -572,13 +569,13 @@ errors! {
     OriginalMissing { schema: String, reasons: Vec<String> } => ERRCODE_UNDEFINED_FUNCTION,
         "schema {schema} does not contain the PL/pgSQL original",
         detail("{}", reasons.join(" ")),
-        hint("Name the function, as in function => 'insta5.next_id()'.");
+        hint("Name a function of a role that you trust in the argument function.");
 
     /// `adopt_shard()` finds several functions to adopt in the schema.
     OriginalAmbiguous { functions: String } => ERRCODE_AMBIGUOUS_FUNCTION,
         "more than one function could be the PL/pgSQL original",
         detail("Candidates are {functions}."),
-        hint("Name the function, as in function => 'insta5.next_id()'.");
+        hint("Name a function of a role that you trust in the argument function.");
 
     /// The body of the function does not plainly name its shard, sequence or epoch.
     OriginalSilent { function: String, constant: Argument } => ERRCODE_NULL_VALUE_NOT_ALLOWED,
@@ -703,11 +700,11 @@ errors! {
 
     /// `adopt_shard()` or `unadopt_shard()` would have to lock too many tables of roles that lack
     /// the rights of the caller.
-    TooManyTables { roles: Vec<String>, count: i64, function: String, max: i64 } => ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-        "function {function} fills {count} tables or columns of other roles",
+    TooManyTables { function: String, roles: Vec<String>, tables: i64, columns: usize } => ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+        "function {function} fills too many tables or columns of other roles",
         detail("They belong to role {}. An adoption or its reversal locks all tables of the function together, with their partitions \
-            and the tables that inherit from them. At most {max} of them, and of their columns, may belong to roles without the \
-            rights of the caller.", listed(roles, ", ")),
+            and the tables that inherit from them, and reads the columns. At most {tables} of them, half of what the server can lock, \
+            may belong to roles without the rights of the caller, with {columns} columns each.", listed(roles, ", ")),
         hint("Let the roles drop the tables or their defaults, or drop the defaults with ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT.");
 
     /// `PREPARE TRANSACTION` is called after `adopt_shard()`.
@@ -734,10 +731,10 @@ errors! {
         hint("Use another {kind}.");
 
     /// The sequence of the function serves another shard, or the default of a column.
-    SequenceShared { name: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "sequence {name} is also used by {other}",
+    SequenceShared { name: String, other: String, owner: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {name} is also used by {other} of role {owner}",
         detail("It would become the clock of the shard."),
-        hint("Use a sequence that nothing else uses.");
+        hint("Drop that use of the sequence.");
 
     /// Another function or procedure calls `nextval()` on the sequence.
     OriginalsShareSequence { name: String, function: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -749,8 +746,8 @@ errors! {
     /// The shard passed to `adopt_shard()` is not that of the newest id.
     NewestOfAnotherShard { id: i64, column: String, is: u16, asked: u16, function: String } => ERRCODE_INVALID_PARAMETER_VALUE,
         "newest id {id} in column {column} belongs to shard {is}, not to shard {asked}",
-        hint("Pass shard {is}. If the table has ids of several shards, write the shard into the body of {function} as a \
-            constant, which is not compared with ids.");
+        hint("Pass the shard that the function uses. If the table has ids of several shards, write the shard into the body of \
+            {function} as a constant, which is not compared with ids.");
 
     /// The epoch passed to `adopt_shard()` does not fit the newest id.
     NewestOfAnotherTime { id: i64, column: String, epoch: String, time: String, function: String } =>
@@ -825,20 +822,25 @@ errors! {
         hint("Name the column with \"column\" => '...'.");
 
     /// The column passed to `adopt_table()` cannot hold ids.
-    ColumnNotBigint { table: String, column: String, type_name: String, way: Widening } => ERRCODE_DATATYPE_MISMATCH,
+    ColumnNotBigint { table: String, column: String, type_name: String, is_integer: bool } => ERRCODE_DATATYPE_MISMATCH,
         "column {column} of table {table} is of type {type_name}, not bigint",
-        hint("{way}");
+        hint("{}", if *is_integer {
+            "Change its type, and that of the columns that reference it, to bigint."
+        } else {
+            "Values of other types than smallint and integer cannot become ids. Add a column of type bigint."
+        });
 
     /// A foreign key references the column passed to `adopt_table()` from a column that cannot hold
     /// ids.
-    ReferencesNotBigint { column: String, references: Vec<String>, way: Widening } => ERRCODE_DATATYPE_MISMATCH,
+    ReferencesNotBigint { column: String, references: Vec<String> } => ERRCODE_DATATYPE_MISMATCH,
         "columns that reference {column} are not of type bigint",
         detail("They are {}. Rows that reference a new id could not be inserted.", listed(references, ", ")),
-        hint("{way}");
+        hint("Change their types to bigint.");
 
-    /// A column beside the one that is adopted uses its sequence, as by `currval()`.
-    SequenceOfOthers { sequence: String, column: String } => ERRCODE_OBJECT_IN_USE,
-        "the default of column {column} uses sequence {sequence}",
+    /// A default repeats the last key of the adopted column, by `currval()` of its sequence.
+    KeyRepeated { sequence: String, column: String } => ERRCODE_OBJECT_IN_USE,
+        "the default of column {column} calls currval() of sequence {sequence}",
+        detail("The keys do not come from that sequence any more then."),
         hint("Give the column another default first.");
 
     /// The column passed to `adopt_table()` has another default, or none. Ids of another shard
@@ -876,7 +878,7 @@ errors! {
         "cannot determine the epoch of table {table}",
         detail("Function {function} gives {epoch}, but belongs to role {owner}, which has the rights neither of role {role} nor of the \
             owner of the schema."),
-        hint("Pass the epoch of the ids in the argument epoch, or use DROP ROUTINE {function}.");
+        hint("Pass the epoch of the ids in the argument epoch.");
 
     /// A partition function is called without an epoch, and the default of the key may generate ids
     /// in a way that it does not know.
@@ -927,7 +929,8 @@ errors! {
         "table {table} belongs to role {owner}",
         detail("{tie} PostgreSQL would evaluate expressions of its indexes, constraints and partition key with the rights of role \
             {role}, the owner of table {own}. Role {owner} lacks these rights."),
-        hint("In a session of its own, let role {owner} drop these expressions or the table. DETACH PARTITION would evaluate them, too.");
+        hint("Let role {owner} drop the foreign key, or move the rows and drop the table. DETACH PARTITION would evaluate these \
+            expressions, too.");
 
     // Triggers.
 
@@ -935,23 +938,21 @@ errors! {
     TriggerMisused => ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
         "invalid use of next_id_trigger()",
         detail("It is for triggers BEFORE INSERT FOR EACH ROW, and takes a shard and a column of type bigint."),
-        hint("Create the trigger BEFORE INSERT FOR EACH ROW with EXECUTE FUNCTION next_id_trigger('5', 'id').");
+        hint("Create the trigger BEFORE INSERT FOR EACH ROW, with next_id_trigger('5', 'id') in the schema of the extension.");
 
     /// `adopt_new_tables()` is called otherwise than by an event trigger ON ddl_command_end.
     EventTriggerMisused => ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED,
         "invalid use of adopt_new_tables()",
         detail("It is for event triggers ON ddl_command_end."),
-        hint("Use CREATE EVENT TRIGGER adopt_new_tables ON ddl_command_end WHEN TAG IN ('CREATE TABLE') \
-            EXECUTE FUNCTION adopt_new_tables().");
+        hint("Create the event trigger ON ddl_command_end WHEN TAG IN ('CREATE TABLE'), with the function in the schema of the extension.");
 
     /// The trigger names a column that its table does not have, as after the column was renamed.
-    TriggerColumnMissing { trigger: String, table: String, column: String, shard: u16, has_citus: bool } =>
+    TriggerColumnMissing { trigger: String, table: String, column: String, has_citus: bool } =>
         ERRCODE_UNDEFINED_COLUMN,
         "column {column} of table {table} does not exist",
         detail("Trigger {trigger} fills this column. It refers to the column by its name, and does not follow a rename."),
-        hint("Create the trigger for the present name: {}DROP TRIGGER {trigger} ON {table}; CREATE TRIGGER {trigger} BEFORE INSERT \
-            ON {table} FOR EACH ROW WHEN (NEW.name IS NULL) EXECUTE FUNCTION next_id_trigger('{shard}', 'name').",
-            if *has_citus { "SET citus.enable_unsafe_triggers = on; " } else { "" });
+        hint("Let the owner of the table, or of the one above it that has the trigger, create it again for the present name.{}",
+            if *has_citus { " That needs the setting citus.enable_unsafe_triggers." } else { "" });
 
     /// The trigger is on a table of which several Citus nodes store each row, such as a reference
     /// table.
@@ -1047,7 +1048,7 @@ errors! {
         detail("No copy records which node was the last to generate its ids: nextval(), setval() or a dump has overwritten \
             the record."),
         hint("Run SELECT * FROM take_over_shards(recover => true) on each node, or call advance_shard() with the largest id in \
-            the tables of the shard. For a sequence of your own, use a new one in its place, whose ids begin at the clock.");
+            the tables of the shard, without keys that a role has chosen. For a sequence of your own, use a new one in its place, whose ids begin at the clock.");
 
     /// After a move, a node cannot be asked for its copy of the sequence.
     NodeNotReached { name: String, node: String, group: i32, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,
@@ -1168,7 +1169,7 @@ errors! {
     SequenceReplaced { shard: u16, sequence: String } => ERRCODE_WARNING,
         "sequence {sequence} was missing and has been created",
         detail("It does not know the ids that shard {shard} has generated before, so it could repeat them."),
-        hint("Use SELECT advance_shard({shard}, ...) with the largest id of the shard.");
+        hint("Call advance_shard({shard}, ...) with the largest id of the shard. Leave out keys that a role has chosen.");
 
     /// NOTICE of a function that is called with the schema of a shard, or with a function: the role
     /// that owns it is trusted.
@@ -1201,11 +1202,11 @@ errors! {
 
     /// NOTICE of `unadopt_shard()`: columns of roles that may not use the sequence named the shard
     /// by its number.
-    WasUsedByNumber { shard: u16, column: String, count: usize, statement: String } => ERRCODE_SUCCESSFUL_COMPLETION,
+    WasUsedByNumber { shard: u16, column: String, count: usize } => ERRCODE_SUCCESSFUL_COMPLETION,
         "column {column} gets no more ids of shard {shard}",
         detail("Its default or a trigger names the shard by its number, and the shard is dropped. The owner of the table may not use the \
             sequence, so this does not count.{}", if *count > 1 { format!(" There are {count} such columns.") } else { String::new() }),
-        hint("Use {statement}, and drop a trigger of the table that calls next_id_trigger().");
+        hint("Its owner can give it another default, and drop a trigger of the table that calls next_id_trigger().");
 
     /// NOTICE of `create_id_partitions()` and `drop_old_id_partitions()`: queries on the table do
     /// not read a partition any more, which covers its period and is not dropped.

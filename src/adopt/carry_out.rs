@@ -158,31 +158,25 @@ impl Adoption {
         ))
     }
 
-    /// The statements of `carry_out`, as a script for the user to read.
+    /// The statements of `carry_out`, as comments: with other rights, and one by one, they would do
+    /// less and be unsafe.
     pub fn script(&self) -> Result<String, Error> {
         let mut statements: Vec<String> =
             lock_tables(&self.columns, TableLock::AgainstWriters).into_iter().collect();
         statements.push(self.fix_options_of_sequence());
-        statements.push(format!(
-            "-- the sequence goes to {GRACE_MS} ms after the clock and all ids so far"
-        ));
+        statements
+            .push(format!("the sequence goes to {GRACE_MS} ms after the clock and all ids so far"));
         statements.extend(self.statements()?);
-        // As adopt_shard() creates it; with SECURITY DEFINER it would have the rights of the caller.
-        if self.function.owner != catalog::current_role() {
-            statements.push(format!(
-                "ALTER FUNCTION {}() OWNER TO {}",
-                quote_qualified_identifier(&self.parts.schema, &self.kept_name()),
-                names::role(self.function.owner)
-            ));
-        }
         let others = self.parts.missing_functions_beside(
             &self.function.name,
             self.function.schema,
             self.sequence_of_shard(),
         );
         statements.extend(others.unwrap_or_default().into_iter().map(|part| part.create));
-        let ended = |line: String| if line.starts_with("--") { line } else { line + ";" };
-        Ok(statements.into_iter().map(ended).collect::<Vec<_>>().join("\n"))
+        // A name can contain a line break.
+        let script = statements.join(";\n");
+        let lines: Vec<_> = script.split(['\n', '\r']).map(|line| format!("-- {line}")).collect();
+        Ok(lines.join("\n"))
     }
 }
 

@@ -156,12 +156,15 @@ impl Adoption {
         let mut definitions =
             dependents.into_iter().filter_map(|oid| definition::read(&catalog::function(oid)?));
         let definition = definitions.find(|definition| Some(definition) != self.existing.as_ref());
-        let other = definition.map(|it| format!("shard {}", it.shard.number())).or_else(|| {
+        let by_shard = |it: Definition| (format!("shard {}", it.shard.number()), it.owner);
+        let other = definition.map(by_shard).or_else(|| {
             let defaults = columns_of_owners(sequence, true);
-            defaults.first().map(Column::qualified)
+            let column = defaults.first()?;
+            Some((column.qualified(), catalog::relation(column.table)?.owner))
         });
-        if let Some(other) = other {
-            return Err(Error::SequenceShared { name: name(), other });
+        if let Some((other, owner)) = other {
+            let owner = names::role(owner);
+            return Err(Error::SequenceShared { name: name(), other, owner });
         }
         Ok(())
     }

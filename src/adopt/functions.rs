@@ -237,7 +237,7 @@ fn check_not_used_by_number(
     let (shard, column) = (definition.shard.number(), column.qualified());
     if counting.is_empty() {
         let count = others.len();
-        ErrorReport::from(Error::WasUsedByNumber { shard, column, count, statement })
+        ErrorReport::from(Error::WasUsedByNumber { shard, column, count })
             .report(PgLogLevel::NOTICE);
         return Ok(());
     }

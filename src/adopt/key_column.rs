@@ -1,20 +1,21 @@
 //! The column whose default `adopt_table` replaces: what generates its keys, and the statements
 //! there and back.
 
-use crate::adopt::references::{self, Narrow};
-use crate::error::{Error, Widening};
+use crate::adopt::references;
+use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::{self, select};
 use crate::sequence::{IdSequence, read};
-use crate::shard::columns::{Column, columns_with_default_on, defaults_of, newest_serial_key};
+use crate::shard::columns::{
+    Column, columns_with_currval, columns_with_default_on, defaults_of, newest_serial_key,
+};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::hlc::State;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
-use std::iter;
 
 /// A bigint column with keys that `adopt_table` can continue.
 pub struct KeyColumn {
@@ -125,17 +126,15 @@ impl KeyColumn {
         })
     }
 
-    /// Checks that no other column of the table gets values of the key's sequence, as by
-    /// `currval()`: none would be taken any more.
+    /// Checks that no default repeats the value that the key's sequence has given to the session,
+    /// which would not be that of the last key any more.
     pub fn check_sequence(&self) -> Result<(), Error> {
         let Some(sequence) = self.owned else { return Ok(()) };
-        let is_beside =
-            |column: &&Column| column.table == self.column.table && column.name != self.column.name;
-        match columns_with_default_on(sequence).iter().find(is_beside) {
-            Some(column) => Err(Error::SequenceOfOthers {
-                sequence: names::relation(sequence),
-                column: column.qualified(),
-            }),
+        match columns_with_currval(sequence).first() {
+            Some(column) => {
+                let (sequence, column) = (names::relation(sequence), column.qualified());
+                Err(Error::KeyRepeated { sequence, column })
+            }
             None => Ok(()),
         }
     }
@@ -231,18 +230,12 @@ impl Found {
 
     fn check_type(&self) -> Result<(), Error> {
         let Column { table, name, .. } = &self.column;
-        let way = match self.type_oid {
-            pg_sys::INT8OID => return Ok(()),
-            pg_sys::INT2OID | pg_sys::INT4OID => {
-                let own = references::widen(*table, name);
-                let narrow = references::narrow_references(&self.column);
-                let statements = iter::once(own).chain(narrow.iter().map(Narrow::widen));
-                references::way_to_widen(*table, statements.collect())
-            }
-            _ => Widening::AnotherColumn,
-        };
+        if self.type_oid == pg_sys::INT8OID {
+            return Ok(());
+        }
+        let is_integer = [pg_sys::INT2OID, pg_sys::INT4OID].contains(&self.type_oid);
         let (table, column) = (names::relation(*table), quote_identifier(name));
-        Err(Error::ColumnNotBigint { table, column, type_name: self.type_name.clone(), way })
+        Err(Error::ColumnNotBigint { table, column, type_name: self.type_name.clone(), is_integer })
     }
 }
 
@@ -297,7 +290,7 @@ fn options_of(sequence: Oid) -> Result<String, Error> {
     let options = select(query, &[sequence.into()], |row| {
         let (increment, min, max): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
         let (cache, cycles): (i64, bool) = (row.get(4)?, row.get(5)?);
-        let State { last_value, is_called } = read::state(sequence)?;
+        let State { last_value, is_called } = read::state_of_identity(sequence)?;
         let next = last_value.saturating_add(if is_called { increment } else { 0 });
         let next = match cycles && !(min..=max).contains(&next) {
             true if increment > 0 => min,
@@ -311,9 +304,5 @@ fn options_of(sequence: Oid) -> Result<String, Error> {
             if cycles { " CYCLE" } else { "" }
         ))
     });
-    options.into_iter().next().ok_or_else(|| Error::NoRightOnSequence {
-        name: names::relation(sequence),
-        role: names::current_role(),
-        update: false,
-    })
+    options.into_iter().next().ok_or(Error::SequenceMissing(sequence))
 }

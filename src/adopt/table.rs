@@ -103,10 +103,7 @@ pub fn adopt_table(
         let change = (!has_ids).then(|| key.change(&names::schema(definition.schema)));
         let way_back = key.way_back()?;
         if change.is_some() {
-            // Other roles decide about the keys in their tables.
-            let may_advance = visit::may_be_updated_by(definition.sequence.oid, relation.owner);
-            let way = |value| may_advance.then(|| columns::advance_statement(shard, value));
-            check_not_ahead(newest.as_ref(), definition.sequence, KEY_AHEAD_MAX_MS, way)?;
+            check_newest(newest.as_ref(), &definition, relation.owner)?;
         }
         if let Some(change) = change.as_ref().filter(|_| !dry_run) {
             let newest = newest.as_ref().map(|newest| newest.0);
@@ -124,6 +121,18 @@ pub fn adopt_table(
         );
         Ok(TableIterator::once(row))
     })
+}
+
+/// Checks that the newest key is not ahead of the clock. Other roles decide about the keys in their
+/// tables, so the way out is only for a role that may advance the shard anyway.
+fn check_newest(
+    newest: Option<&(i64, String)>,
+    definition: &Definition,
+    owner: Oid,
+) -> Result<(), Error> {
+    let may_advance = visit::may_be_updated_by(definition.sequence.oid, owner);
+    let way = |value| may_advance.then(|| columns::advance_statement(definition.shard, value));
+    check_not_ahead(newest, definition.sequence, KEY_AHEAD_MAX_MS, way)
 }
 
 /// The definition of the shard. If several schemas define it, it is that of the schema which the

@@ -77,14 +77,14 @@ fn wait_until_past(ms: i64, epoch: Epoch, too_far: impl FnOnce(i64) -> Error) ->
     Ok(())
 }
 
-/// The number of tables that other roles may have among those that are locked together, and of
-/// their columns. They could otherwise use up the locks of the server with them, and keep writers
-/// waiting while these are read.
-const OF_OTHERS_MAX: i64 = 1000;
+/// The number of columns that a table of another role may have among those that are read. Without
+/// indexes, the whole table is read for each of them while writers wait.
+const COLUMNS_OF_OTHERS_MAX: usize = 8;
 
 /// Checks that roles without the rights of the caller do not have too many of the tables that are
-/// locked together because this function fills these columns, or of the columns. Such a role can
-/// also attach partitions while an attempt to lock them waits.
+/// locked together because this function fills these columns, or too many of these columns in one
+/// of them. They could otherwise use up the locks of the server. Such a role can also attach
+/// partitions while an attempt to lock them waits.
 pub fn check_tables_of_others(function: &Function, columns: &[Column]) -> Result<(), Error> {
     let tree = catalog::tree_of("unnest($1)");
     let query = format!(
@@ -98,17 +98,21 @@ pub fn check_tables_of_others(function: &Function, columns: &[Column]) -> Result
         owner != function.owner && !catalog::has_rights_of(owner, catalog::current_role())
     };
     counts.retain(|(owner, _)| is_other(*owner));
-    let has_other_owner = |column: &&Column| {
-        catalog::relation(column.table).is_some_and(|table| is_other(table.owner))
+    let is_wide = |columns: &[Column]| {
+        columns.len() > COLUMNS_OF_OTHERS_MAX
+            && catalog::relation(columns[0].table).is_some_and(|table| is_other(table.owner))
     };
-    let count_of_columns = columns.iter().filter(has_other_owner).count() as i64;
-    let count = count_of_columns.max(counts.iter().map(|(_, count)| count).sum());
-    let max = OF_OTHERS_MAX;
-    if count <= max {
+    let count: i64 = counts.iter().map(|(_, count)| count).sum();
+    let max = locks::half_of_all();
+    if count <= max && !by_table(columns).any(is_wide) {
         return Ok(());
     }
-    let roles = counts.iter().map(|(owner, _)| names::role(*owner)).collect();
-    Err(Error::TooManyTables { roles, count, function: names::function(function.oid), max })
+    Err(Error::TooManyTables {
+        function: names::function(function.oid),
+        roles: counts.iter().map(|(owner, _)| names::role(*owner)).collect(),
+        tables: max,
+        columns: COLUMNS_OF_OTHERS_MAX,
+    })
 }
 
 /// How tables are locked while their columns are read and changed.
@@ -181,7 +185,7 @@ pub fn lock_out_writers(
         let unchecked = Cell::new(0);
         let check = |count: usize| {
             unchecked.set(unchecked.get() + count);
-            if unchecked.get() <= OF_OTHERS_MAX as usize {
+            if unchecked.get() as i64 <= locks::half_of_all() {
                 return Ok(());
             }
             unchecked.set(0);

@@ -152,8 +152,6 @@ examples! {
     Argument => Argument::Shard, Argument::Epoch;
     Malformed => Malformed::NoDigit('+'), Malformed::Overflow;
     WhyKept => WhyKept::NotBigint, WhyKept::Fails("out of memory".into());
-    Widening => Widening::Statements(vec!["ALTER TABLE insta5.photos ALTER id TYPE bigint".into()]),
-        Widening::TablesOfOthers(vec!["insta5.comments".into()]);
     Unfit => Unfit { increment: Some(2), ..Default::default() },
         Unfit { not_bigint: true, increment: Some(2), max: Some(9), min: Some(1 << 50), cycle: true };
 }

@@ -22,8 +22,8 @@ pub enum WhyKept {
          ... SECURITY INVOKER."
     )]
     SecurityDefiner,
-    #[error("Trigger {0} would generate its ids instead. Drop that.")]
-    OtherTrigger(String),
+    #[error("Trigger {name} of table {table} would generate its ids instead.")]
+    OtherTrigger { name: String, table: String },
     #[error(
         "The partition key of its table has an expression of role {0}, which this call must not \
          run. Call the function in a session of that role."

@@ -197,7 +197,7 @@ struct Candidate {
     has_rights_of_definer: bool,
     /// A trigger of the table, or of one below it, that generates ids of another shard for the
     /// column as soon as it has no default. Any role with TRIGGER can create one.
-    trigger: Option<String>,
+    trigger: Option<(String, Oid)>,
 }
 
 /// The candidates in the schema of the shard, or those of one table.
@@ -225,11 +225,14 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
                      WHERE p.partexprs IS NOT NULL),
              c.relhassubclass AND c.relkind = 'r',
              EXISTS (SELECT FROM ({tree}) AS t JOIN pg_rewrite ON ev_class = t.relid WHERE ev_type = '3'), {by_definer},
-             (SELECT min(tgname::text COLLATE \"C\") FROM ({tree}) AS t JOIN pg_trigger ON tgrelid = t.relid WHERE tgfoid = $4
-              AND position(decode('00', 'hex') || convert_to(a.attname::text, getdatabaseencoding()) || decode('00', 'hex') IN tgargs) > 0
-              AND tgargs <> {arguments_of_shard})
+             other.name, other.table_oid
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+         LEFT JOIN LATERAL (
+             SELECT tgname::text, tgrelid FROM ({tree}) AS t JOIN pg_trigger ON tgrelid = t.relid WHERE tgfoid = $4
+             AND position(decode('00', 'hex') || convert_to(a.attname::text, getdatabaseencoding()) || decode('00', 'hex') IN tgargs) > 0
+             AND tgargs <> {arguments_of_shard} ORDER BY tgname::text COLLATE \"C\", tgrelid LIMIT 1
+         ) AS other(name, table_oid) ON true
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
          AND ($3 IS NULL OR c.oid = $3) AND {default} = ANY ($2)
          ORDER BY c.oid, a.attnum"
@@ -246,7 +249,7 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
             has_children: row.get(6)?,
             has_rule: row.get(7)?,
             has_rights_of_definer: row.get(8)?,
-            trigger: row.get(9),
+            trigger: row.get(9).zip(row.get(10)),
         })
     })
 }
@@ -280,8 +283,9 @@ impl Candidate {
         if self.has_rights_of_definer {
             return Some(WhyKept::SecurityDefiner);
         }
-        if let Some(trigger) = &self.trigger {
-            return Some(WhyKept::OtherTrigger(quote_identifier(trigger)));
+        if let Some((trigger, table)) = &self.trigger {
+            let (name, table) = (quote_identifier(trigger), names::relation(*table));
+            return Some(WhyKept::OtherTrigger { name, table });
         }
         if let Some(author) = self.author() {
             return Some(WhyKept::ExpressionOf(names::role(author)));

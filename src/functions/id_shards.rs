@@ -207,9 +207,6 @@ fn check_target_schema(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorRepo
     let own_schema = catalog::schema_of_this_function(fcinfo);
     match catalog::function_in(own_schema, "next_id", &[]) {
         None => Ok(()),
-        Some(taken) => {
-            let (function, schema) = (names::function(taken.oid), names::raw_schema(own_schema));
-            Err(Error::NextIdTaken { function, schema }.into())
-        }
+        Some(taken) => Err(Error::NextIdTaken(names::function(taken.oid)).into()),
     }
 }

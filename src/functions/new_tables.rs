@@ -19,7 +19,6 @@ use crate::pg::spi::select;
 use crate::pg::subtransaction;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
-use crate::shard::lookup;
 use instagram_id_core::layout::Shard;
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
@@ -114,17 +113,13 @@ fn shard_of(schema: Oid, own_schema: Oid) -> Option<Shard> {
     ddl::ids_of(&next_id, own_schema).map(|(shard, _)| shard)
 }
 
-/// The definition of this shard; `None` if its schema is another one. Each role with CREATE on a
+/// The definition of this shard in its schema; `None` if that has none. Each role with CREATE on a
 /// schema can create a `next_id()` there.
 fn shard_in(schema: Oid, shard: Shard, own_schema: Oid) -> Result<Option<Definition>, Error> {
     // Another schema that defines the number, too, does not matter.
-    let definition = match definition::in_schema_by_number(schema, shard) {
-        Some(definition) => definition,
-        None => lookup::definition_of(shard)?,
-    };
-    if definition.schema != schema {
+    let Some(definition) = definition::in_schema_by_number(schema, shard) else {
         return Ok(None);
-    }
+    };
     ShardParts::of(&definition, own_schema).check_next_id(schema, definition.sequence)?;
     Ok(Some(definition))
 }

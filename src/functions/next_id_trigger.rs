@@ -57,7 +57,7 @@ fn row_with_id<'a>(trigger: &'a PgTrigger<'a>) -> Result<PgHeapTuple<'a, Allocat
     let (shard, column) = arguments_of(trigger).ok_or_else(|| Error::TriggerMisused)?;
     let mut row = row.into_owned();
     let (number, attribute) =
-        attribute_of(&row, column).ok_or_else(|| column_missing(trigger, shard, column))?;
+        attribute_of(&row, column).ok_or_else(|| column_missing(trigger, column))?;
     // A smaller type would truncate the id.
     if attribute.atttypid != pg_sys::INT8OID {
         return Err(Error::TriggerMisused);
@@ -178,7 +178,7 @@ fn look_up_origin(table: Oid, shard: Shard, column: &str) -> Result<OriginOfTabl
     }
 }
 
-fn column_missing(trigger: &PgTrigger, shard: Shard, column: &str) -> Error {
+fn column_missing(trigger: &PgTrigger, column: &str) -> Error {
     let (Ok(name), Ok(table)) = (trigger.name(), trigger.relid()) else {
         return Error::TriggerMisused;
     };
@@ -190,7 +190,6 @@ fn column_missing(trigger: &PgTrigger, shard: Shard, column: &str) -> Error {
         trigger: quote_identifier(name),
         table: names::relation(table_of_user),
         column: quote_identifier(shortened(column)),
-        shard: shard.number(),
         has_citus,
     }
 }

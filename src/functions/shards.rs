@@ -108,7 +108,7 @@ fn check_may_make(new: &ShardParts, if_not_exists: bool, trust: Trust) -> Result
         let (shard, name) = (new.shard.number(), new.schema.clone());
         let schema = quote_identifier(&name);
         if existing == new.own_schema {
-            return Err(Error::SchemaOfExtension { schema, shard });
+            return Err(Error::SchemaOfExtension(shard));
         }
         // The hint is for a schema whose owner is trusted.
         trust.check_schema(new.shard, existing)?;

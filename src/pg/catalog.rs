@@ -40,7 +40,8 @@ pub fn column_number(relation: Oid, name: &str) -> Option<pg_sys::AttrNumber> {
 pub fn tree_of(table: &str) -> String {
     format!(
         "WITH RECURSIVE tree(relid) AS (
-             SELECT {table} UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = relid
+             SELECT {table} UNION SELECT inhrelid FROM tree
+                 CROSS JOIN LATERAL (SELECT inhrelid FROM pg_inherits WHERE inhparent = relid OFFSET 0) AS i
          ) SELECT relid FROM tree"
     )
 }
@@ -201,6 +202,9 @@ pub struct Relation {
     pub is_partitioned: bool,
     pub is_partition: bool,
     pub is_temporary: bool,
+    pub is_foreign: bool,
+    /// Whether other tables inherit from it or are its partitions, or did so before.
+    pub may_have_children: bool,
     /// `InvalidOid` for a partitioned table that does not set it for its partitions.
     pub access_method: Oid,
     /// `InvalidOid` for the database's default.
@@ -224,6 +228,8 @@ pub fn relation(oid: Oid) -> Option<Relation> {
             is_partitioned: row.relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE,
             is_partition: row.relispartition,
             is_temporary: row.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP,
+            is_foreign: row.relkind as u8 == pg_sys::RELKIND_FOREIGN_TABLE,
+            may_have_children: row.relhassubclass,
             access_method: row.relam,
             tablespace: row.reltablespace,
         };

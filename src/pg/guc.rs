@@ -62,14 +62,16 @@ fn value_of(name: &CStr) -> *const c_char {
 
 /// Settings for generated queries and statements: names without a schema are those of pg_catalog,
 /// strings are standard, names are quoted only where that is needed, as they are compared with
-/// those in expressions, row-level security raises an error instead of hiding rows, and function
-/// bodies are not checked when they are only moved.
+/// those in expressions, row-level security raises an error instead of hiding rows, function bodies
+/// are not checked when they are only moved, and no query of the catalogs is compiled, which takes
+/// longer than to run it.
 pub const OWN_NAMES: &[(&CStr, &str)] = &[
     (c"search_path", "pg_catalog, pg_temp"),
     (c"standard_conforming_strings", "on"),
     (c"quote_all_identifiers", "off"),
     (c"row_security", "off"),
     (c"check_function_bodies", "off"),
+    (c"jit", "off"),
 ];
 
 /// The longest wait for a lock on objects of other roles, which could hold the lock as long as they

@@ -206,6 +206,12 @@ pub fn lock_relation_unless_locked(relation: Oid) -> bool {
     }
 }
 
+/// Half of the number of objects that all sessions together can lock.
+pub fn half_of_all() -> i64 {
+    // SAFETY: reads variables that do not change while the server runs.
+    unsafe { i64::from(pg_sys::max_locks_per_xact) * i64::from(pg_sys::MaxBackends) / 2 }
+}
+
 /// Runs `f` in a subtransaction. `None` if a lock was not available in time.
 pub fn in_time<T>(f: impl FnOnce() -> T) -> Option<T> {
     subtransaction::catching(is_timeout, f).ok()
@@ -314,8 +320,11 @@ impl Attempts {
     ) -> Result<Vec<Oid>, Error> {
         self.lock(table, mode);
         let mut locked = vec![table];
-        let query = catalog::tree_of("$1");
         // A table gets no other children while it is locked, but they may get some.
+        if catalog::relation(table).is_some_and(|relation| !relation.may_have_children) {
+            return Ok(locked);
+        }
+        let query = catalog::tree_of("$1");
         loop {
             let mut found = select(&query, &[table.into()], |row| row.get::<Oid>(1));
             found.retain(|one| !locked.contains(one));

@@ -8,8 +8,8 @@ use instagram_id_core::hlc::State;
 use pgrx::pg_sys::{self, Oid};
 
 /// The last value of a sequence. `None` if it was never called, or if this role or server cannot
-/// read it, or if it belongs to the temporary tables of another session. It waits for no session
-/// that uses the sequence, but for one that alters it, and writes nothing.
+/// read it, or if it is temporary. It waits for no session that uses the sequence, but for one that
+/// alters it, and writes nothing.
 pub fn last_value(sequence: Oid) -> Option<i64> {
     state(sequence).filter(|state| state.is_called).map(|state| state.last_value)
 }
@@ -17,7 +17,34 @@ pub fn last_value(sequence: Oid) -> Option<i64> {
 /// The state of a sequence, even if it was never called; `last_value` is then its start value. It
 /// waits for a session that alters the sequence, which could give it another file meanwhile.
 pub fn state(sequence: Oid) -> Option<State> {
-    tuple_under(sequence, RowExclusiveLock).map(state_of)
+    tuple_under(sequence, RowExclusiveLock, Reader::of_session()).map(state_of)
+}
+
+/// The same for the sequence of an identity, on which the owner of the table needs no privilege. It
+/// can be temporary.
+pub fn state_of_identity(sequence: Oid) -> Option<State> {
+    tuple_under(sequence, RowExclusiveLock, Reader::OwnerOfTable).map(state_of)
+}
+
+/// Who reads a sequence.
+#[derive(Clone, Copy, PartialEq)]
+enum Reader {
+    /// A role with a privilege on it.
+    Privileged,
+    /// A member of `pg_read_all_stats`. How far a sequence has advanced is one of the statistics of
+    /// the server, so a monitoring role needs no grant on each sequence.
+    Monitor,
+    OwnerOfTable,
+}
+
+impl Reader {
+    fn of_session() -> Reader {
+        let monitors = pg_sys::ROLE_PG_READ_ALL_STATS.into();
+        match catalog::has_rights_of(catalog::current_role(), monitors) {
+            true => Reader::Monitor,
+            false => Reader::Privileged,
+        }
+    }
 }
 
 /// The state of a sequence in a tuple.
@@ -28,16 +55,15 @@ pub fn state_of(Tuple { last_value, is_called, .. }: Tuple) -> State {
 /// The tuple of a sequence, for a caller that must not wait for a session that alters it. At that
 /// moment this can fail.
 pub fn tuple(sequence: Oid) -> Option<Tuple> {
-    tuple_under(sequence, AccessShareLock)
+    tuple_under(sequence, AccessShareLock, Reader::of_session())
 }
 
-fn tuple_under(sequence: Oid, mode: pg_sys::LOCKMODE) -> Option<Tuple> {
-    let reads_all = reads_all_stats();
+fn tuple_under(sequence: Oid, mode: pg_sys::LOCKMODE, reader: Reader) -> Option<Tuple> {
     // SAFETY: `read` does not panic and owns nothing with a destructor.
     unsafe {
         guarded(|raw| {
             raw.LockRelationOid(sequence, mode);
-            read(raw, sequence, mode, reads_all)
+            read(raw, sequence, mode, reader)
         })
     }
 }
@@ -50,12 +76,12 @@ pub struct Locked;
 /// sequence, and must not fail: the lock of `nextval` keeps others from giving the sequence another
 /// file.
 pub fn tuple_unless_locked(sequence: Oid) -> Result<Option<Tuple>, Locked> {
-    let reads_all = reads_all_stats();
+    let reader = Reader::of_session();
     // SAFETY: as for `tuple`.
     unsafe {
         guarded(|raw| {
             if raw.ConditionalLockRelationOid(sequence, RowExclusiveLock) {
-                Ok(read(raw, sequence, RowExclusiveLock, reads_all))
+                Ok(read(raw, sequence, RowExclusiveLock, reader))
             } else {
                 Err(Locked)
             }
@@ -63,13 +89,12 @@ pub fn tuple_unless_locked(sequence: Oid) -> Result<Option<Tuple>, Locked> {
     }
 }
 
-/// Reads the tuple as `pg_sequence_last_value` does, and releases the lock. Members of
-/// `pg_read_all_stats` need no privilege on the sequence.
+/// Reads the tuple as `pg_sequence_last_value` does, and releases the lock.
 ///
 /// # Safety
 ///
 /// The caller holds a lock of this mode on the sequence.
-unsafe fn read(raw: Raw, sequence: Oid, mode: pg_sys::LOCKMODE, reads_all: bool) -> Option<Tuple> {
+unsafe fn read(raw: Raw, sequence: Oid, mode: pg_sys::LOCKMODE, reader: Reader) -> Option<Tuple> {
     // SAFETY: an open relation has its pg_class row; a sequence has block 0, and on it one tuple.
     unsafe {
         let relation = raw.try_relation_open(sequence, sys::NoLock);
@@ -82,12 +107,12 @@ unsafe fn read(raw: Raw, sequence: Oid, mode: pg_sys::LOCKMODE, reads_all: bool)
         // An unlogged sequence has no file on a standby.
         let has_file = row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT
             || !raw.RecoveryInProgress();
-        let is_of_another_session =
-            row.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP && !(*relation).rd_islocaltemp;
+        let may_be_read = row.relpersistence as u8 != pg_sys::RELPERSISTENCE_TEMP
+            || reader == Reader::OwnerOfTable && (*relation).rd_islocaltemp;
         let tuple = if row.relkind as u8 == pg_sys::RELKIND_SEQUENCE
-            && !is_of_another_session
+            && may_be_read
             && has_file
-            && (raw.may(sequence, raw.GetUserId(), any) || reads_all)
+            && (reader != Reader::Privileged || raw.may(sequence, raw.GetUserId(), any))
         {
             let buffer = raw.ReadBuffer(relation, 0);
             raw.LockBuffer(buffer, sys::BUFFER_LOCK_SHARE);
@@ -106,11 +131,4 @@ unsafe fn read(raw: Raw, sequence: Oid, mode: pg_sys::LOCKMODE, reads_all: bool)
         catalog::forget_sequence(raw, sequence);
         tuple
     }
-}
-
-/// Whether this role may read the statistics of the whole server, as members of `pg_monitor` may.
-/// How far a sequence has advanced is one of them, so a monitoring role needs no grant on each
-/// sequence.
-fn reads_all_stats() -> bool {
-    catalog::has_rights_of(catalog::current_role(), pg_sys::ROLE_PG_READ_ALL_STATS.into())
 }

@@ -93,6 +93,17 @@ pub fn columns_of_owners(sequence: Oid, may_use: bool) -> Vec<Column> {
     columns_naming(sequence, &may_use)
 }
 
+/// The columns of owners who may use the sequence whose default calls `currval()`, or is too long
+/// to be searched.
+pub fn columns_with_currval(sequence: Oid) -> Vec<Column> {
+    let (is_short, currval) = (catalog::IS_SHORT_DEFAULT, pg_sys::F_CURRVAL);
+    let condition = format!(
+        "has_sequence_privilege(c.relowner, d.refobjid, 'USAGE, SELECT')
+         AND CASE WHEN {is_short} THEN strpos(f.adbin::text, ':funcid {currval} ') > 0 ELSE true END"
+    );
+    columns_naming(sequence, &condition)
+}
+
 fn columns_naming(sequence: Oid, condition: &str) -> Vec<Column> {
     let found = columns_depending_on("pg_class", sequence, condition, None);
     found.into_iter().map(|(_, column)| column).collect()

@@ -352,8 +352,7 @@ impl ShardParts {
                 // There the extension's own functions have these names, and must not be renamed or
                 // dropped.
                 Some(_) => {
-                    let (schema, shard) = (self.schema.clone(), self.shard.number());
-                    return Err(Error::SchemaOfExtension { schema, shard });
+                    return Err(Error::SchemaOfExtension(self.shard.number()));
                 }
                 None => missing.push(part),
             }

@@ -718,9 +718,9 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     let (state, message, hint) = error_of(&mut client, "CREATE EXTENSION instagram_id");
     assert_eq!(state, "42723");
     assert!(message.starts_with("function public.next_id() already exists\n"), "{message}");
-    let way = "CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; CREATE EXTENSION instagram_id SCHEMA ids";
+    let way = "BEGIN; CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; CREATE EXTENSION instagram_id SCHEMA ids; COMMIT";
     let then = "SELECT * FROM ids.adopt_shard(NULL, 'public')";
-    assert!(hint.contains(way) && hint.contains(then), "{hint}");
+    assert!(hint.contains(way), "{hint}");
     let old: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (1) RETURNING id");
     run(&mut client, &format!("{way}; {then}"));
     let new: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (2) RETURNING id");
@@ -736,7 +736,7 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     run(&mut client, &original_named("public", "photo_id", "table_id_seq", 5));
     run(&mut client, "CREATE TABLE photos (id bigint DEFAULT photo_id(), n int)");
     let old: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (1) RETURNING id");
-    let way = "CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; ALTER EXTENSION instagram_id SET SCHEMA ids";
+    let way = "BEGIN; CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; ALTER EXTENSION instagram_id SET SCHEMA ids; COMMIT";
     let then = "SELECT * FROM ids.adopt_shard(5, 'public')";
     for call in ["adopt_shard(5, 'public')", "create_shard(5, 'public', if_not_exists => true)"] {
         let (state, message, hint) = error_of(&mut client, &format!("SELECT {call}"));
@@ -745,7 +745,7 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
             message.starts_with("shard 5 cannot share a schema with the extension"),
             "{message}"
         );
-        assert!(hint.contains(way) && hint.contains(then), "{hint}");
+        assert!(hint.contains(way), "{hint}");
     }
     run(&mut client, &format!("{way}; {then}"));
     let new: i64 = one(&mut client, "INSERT INTO photos (n) VALUES (2) RETURNING id");
@@ -1094,19 +1094,19 @@ fn many_tables_of_others_do_not_use_up_the_locks() {
     for statement in ["SELECT adopt_shard(7)", "SELECT unadopt_shard(8)"] {
         let (state, message, _) = error_of(&mut owner, statement);
         assert_eq!(state, "54000", "{message}");
-        assert!(message.ends_with("fills 2000 tables or columns of other roles"), "{message}");
+        assert!(message.ends_with("fills too many tables or columns of other roles"), "{message}");
     }
     // As long as it takes to read many columns, writers wait.
     run(
         &mut owner,
         "SET ROLE mallory;
          DO $$ BEGIN EXECUTE (SELECT format('CREATE TABLE insta9.wide (%s)', string_agg(format('c%s bigint DEFAULT insta9.next_id()', n), ', '))
-             FROM generate_series(1, 1001) AS n); END $$;
+             FROM generate_series(1, 9) AS n); END $$;
          RESET ROLE",
     );
     let (state, message, _) = error_of(&mut owner, "SELECT adopt_shard(9)");
     assert_eq!(state, "54000", "{message}");
-    assert!(message.ends_with("fills 1001 tables or columns of other roles"), "{message}");
+    assert!(message.ends_with("fills too many tables or columns of other roles"), "{message}");
 }
 
 /// A role that may use the sequence has many long functions that name other ones like it. An

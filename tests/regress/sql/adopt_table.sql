@@ -4,13 +4,6 @@
 \i :prelude
 SET client_min_messages = warning;
 CREATE ROLE regress_id_other;
--- The error of adopt_table(), whose hint is run.
-CREATE FUNCTION pg_temp.heed("table" text) RETURNS TABLE (state text, message text, detail text, hint text) LANGUAGE plpgsql AS $$
-BEGIN
-    SELECT * INTO state, message, detail, hint FROM raises(format('SELECT adopt_table(530, %L, ''id'')', "table"));
-    RETURN NEXT;
-    EXECUTE substring(hint FROM '^Use (.*)\.$');
-END $$;
 -- The column gets a default, and then ids of the shard: the way back, which is tried, or the error.
 CREATE FUNCTION pg_temp.moves("default" text, shard int) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -143,7 +136,12 @@ CREATE TABLE only_children (parent int PRIMARY KEY REFERENCES parents);
 CREATE TABLE grandchildren (parent int REFERENCES only_children, child int REFERENCES children);
 INSERT INTO parents DEFAULT VALUES;
 INSERT INTO children (parent) VALUES (1);
-SELECT * FROM pg_temp.heed('parents');
+SELECT * FROM raises('SELECT adopt_table(530, ''parents'')');
+ALTER TABLE parents ALTER id TYPE bigint;
+SELECT * FROM raises('SELECT adopt_table(530, ''parents'')');
+ALTER TABLE children ALTER parent TYPE bigint, ALTER "Other parent" TYPE bigint;
+ALTER TABLE only_children ALTER parent TYPE bigint;
+ALTER TABLE grandchildren ALTER parent TYPE bigint;
 SELECT (adopt_table(530, 'parents')).adopted;
 INSERT INTO parents DEFAULT VALUES RETURNING id AS parent \gset
 INSERT INTO children (parent, "Other parent", wide) VALUES (:parent, :parent, :parent);
@@ -153,12 +151,6 @@ INSERT INTO grandchildren (parent) VALUES (:parent);
 SELECT attrelid::regclass, attname, atttypid::regtype FROM pg_attribute
 WHERE attrelid IN ('children'::regclass, 'only_children'::regclass, 'grandchildren'::regclass) AND attnum > 0 ORDER BY 1, attnum;
 DROP TABLE parents, children, only_children, grandchildren;
--- The statement for a table of another role would evaluate that role's expressions, so it is for that role.
-CREATE TABLE parents (id bigserial PRIMARY KEY);
-CREATE TABLE children (parent int REFERENCES parents);
-ALTER TABLE children OWNER TO regress_id_other;
-SELECT hint FROM raises('SELECT adopt_table(530, ''parents'')');
-DROP TABLE parents, children;
 -- A bigint key, a key of several columns, a table that references itself, and partitions on both sides.
 CREATE TABLE parents (n int, id bigserial, reply_to int, PRIMARY KEY (id, n)) PARTITION BY RANGE (n);
 CREATE TABLE dropped_columns (a int, b int, n int NOT NULL, reply_to int, id bigint NOT NULL);
@@ -172,7 +164,11 @@ CREATE TABLE parted (parent int, n int) PARTITION BY LIST (n);
 CREATE TABLE part_of_parted PARTITION OF parted FOR VALUES IN (1);
 ALTER TABLE part_of_parted ADD FOREIGN KEY (parent, n) REFERENCES parents (id, n);
 CREATE TABLE wide (parent bigint, n int, FOREIGN KEY (parent, n) REFERENCES parents (id, n));
-SELECT * FROM pg_temp.heed('parents');
+SELECT * FROM raises('SELECT adopt_table(530, ''parents'', ''id'')');
+ALTER TABLE parents ALTER reply_to TYPE bigint;
+ALTER TABLE of_parent ALTER parent TYPE bigint;
+ALTER TABLE of_partition ALTER parent TYPE bigint;
+ALTER TABLE parted ALTER parent TYPE bigint;
 BEGIN;
 SELECT (adopt_table(530, 'parents', 'id')).adopted;
 INSERT INTO parents (n) VALUES (1) RETURNING id AS parent \gset
@@ -259,27 +255,19 @@ SELECT way_back FROM adopt_table(530, 'ended', dry_run => true);
 ALTER TABLE ended ALTER id DROP DEFAULT, ALTER id ADD GENERATED ALWAYS AS IDENTITY (START WITH 3 INCREMENT BY 1 MINVALUE 1 MAXVALUE 3);
 INSERT INTO ended DEFAULT VALUES RETURNING id;
 DROP TABLE restarted, of_session, ended, around;
+-- Rows that get the last key as a reference would get an older one. A role that may not use the sequence does not count.
+CREATE TABLE repeated (id bigserial PRIMARY KEY);
+CREATE TABLE repeats (of bigint DEFAULT currval('repeated_id_seq') + 0 REFERENCES repeated);
+SELECT * FROM raises('SELECT adopt_table(530, ''repeated'')');
+ALTER TABLE repeats OWNER TO regress_id_other;
+SELECT adopted FROM adopt_table(530, 'repeated');
+DROP TABLE repeated, repeats;
 -- The statements of the hint for a generated column.
 CREATE TABLE computed (x int, id bigint GENERATED ALWAYS AS (x * 2) STORED PRIMARY KEY);
 SELECT substring(hint FROM 'Use (.*) to give') AS way FROM raises('SELECT adopt_table(530, ''computed'')') \gset
 :way;
 INSERT INTO computed (x) VALUES (1) RETURNING id_shard(id);
 DROP TABLE computed;
--- To change the type is to evaluate expressions of connected tables: no statement is named if they belong to others.
-CREATE TABLE narrow (id int PRIMARY KEY);
-GRANT REFERENCES ON narrow TO regress_id_other;
-CREATE TABLE regress_id_other.child () INHERITS (narrow);
-ALTER TABLE regress_id_other.child OWNER TO regress_id_other;
-SET ROLE regress_id_other;
-CREATE TABLE regress_id_other.refers (parent int REFERENCES narrow, own int PRIMARY KEY) PARTITION BY LIST (own);
-CREATE TABLE regress_id_other.refers_again (parent int REFERENCES regress_id_other.refers);
-RESET ROLE;
-SELECT message, hint FROM raises('SELECT adopt_table(530, ''narrow'')');
-SELECT message, hint FROM raises('SELECT adopt_table(530, ''regress_id_other.refers'')');
-ALTER TABLE narrow OWNER TO regress_id_other;
-SELECT message, hint FROM raises('SELECT adopt_table(530, ''narrow'')');
-DROP TABLE narrow CASCADE;
-DROP TABLE regress_id_other.refers CASCADE;
 
 -- The newest key: with and without an index that has all keys in their order, in partitions with other columns, beside NULL.
 SELECT newest(statements), statements FROM unnest(ARRAY['SELECT', 'INSERT INTO keys SELECT n FROM generate_series(1, 5) AS n', 'INSERT INTO keys (id) VALUES (-7), (-5)',

@@ -84,6 +84,8 @@ SELECT pg_get_serial_sequence('temporary', 'id') ~ 'temporary_id_seq' AS has_seq
 DROP TABLE temporary;
 -- A sequence that another column uses stays.
 CREATE TABLE insta620.shared (id bigserial PRIMARY KEY, other bigint DEFAULT nextval('insta620.shared_id_seq'));
+-- A key that another column repeats does, too.
+CREATE TABLE insta620.repeated (id bigserial PRIMARY KEY, root bigint DEFAULT currval('insta620.repeated_id_seq'));
 -- A dump creates a table, then the sequence, and then the default or the identity.
 CREATE TABLE insta620.dumped (id bigint NOT NULL);
 CREATE SEQUENCE insta620.dumped_id_seq OWNED BY insta620.dumped.id;
@@ -98,7 +100,7 @@ SELECT * FROM sequences;
 SET ROLE regress_id_tenant;
 DROP TABLE insta620.no_key CASCADE;
 DROP TABLE insta620.unique_only, insta620.number, insta620.included, insta620.of_own, insta620.constant, insta620.none, insta620.alike, insta620.selected,
-    insta620.selected_into, insta620.later, insta620.shared, insta620.dumped;
+    insta620.selected_into, insta620.later, insta620.shared, insta620.repeated, insta620.dumped;
 RESET ROLE;
 DROP TABLE insta620.replicated;
 
