@@ -1094,7 +1094,7 @@ fn many_tables_of_others_do_not_use_up_the_locks() {
     for statement in ["SELECT adopt_shard(7)", "SELECT unadopt_shard(8)"] {
         let (state, message, _) = error_of(&mut owner, statement);
         assert_eq!(state, "54000", "{message}");
-        assert!(message.ends_with("fills too many tables or columns of other roles"), "{message}");
+        assert!(message.contains("fills too many tables or columns of other roles"), "{message}");
     }
     // As long as it takes to read many columns, writers wait.
     run(
@@ -1106,7 +1106,7 @@ fn many_tables_of_others_do_not_use_up_the_locks() {
     );
     let (state, message, _) = error_of(&mut owner, "SELECT adopt_shard(9)");
     assert_eq!(state, "54000", "{message}");
-    assert!(message.ends_with("fills too many tables or columns of other roles"), "{message}");
+    assert!(message.contains("fills too many tables or columns of other roles"), "{message}");
 }
 
 /// A role that may use the sequence has many long functions that name other ones like it. An
