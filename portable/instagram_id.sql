@@ -342,7 +342,7 @@ BEGIN
     END IF;
     RAISE EXCEPTION USING ERRCODE = '2200H', MESSAGE = format('reached the last id of sequence %s', seq),
         DETAIL = format('Its last value is %s. Ids end 1099511627775 ms after the epoch, where they would turn negative.', last),
-        HINT = format('If setval() or a wrong clock took the sequence there, use SELECT setval(%L, %s) to let it follow the clock again.', seq, (pg_sequence_parameters(seq)).minimum_value);
+        HINT = format('If setval() or a wrong clock took the sequence there, and no table has ids that are ahead of the clock, use SELECT setval(%L, %s) to let it follow the clock again.', seq, (pg_sequence_parameters(seq)).minimum_value);
 END $$;
 
 -- The work of shard_next_id(). The frequent path is here; _take() does the rest. All of the path is
@@ -796,15 +796,15 @@ CREATE OR REPLACE FUNCTION ids._shard(
 #variable_conflict use_column
 DECLARE
     number integer := ids._check_shard(shard);
-    schemas text[];
+    definitions text[];
 BEGIN
-    SELECT array_agg(s.schema::text), min(s.schema::oid), min(s.sequence::oid), min(s.epoch), min(s.home), min(s.owner)
-        INTO schemas, schema, sequence, epoch, home, owner FROM ids._shards('shard_' || number) AS s;
-    IF cardinality(schemas) > 1 THEN
+    SELECT array_agg(format('%s.shard_%s() of role %s', s.schema, number, s.owner::regrole)), min(s.schema::oid), min(s.sequence::oid), min(s.epoch), min(s.home), min(s.owner)
+        INTO definitions, schema, sequence, epoch, home, owner FROM ids._shards('shard_' || number) AS s;
+    IF cardinality(definitions) > 1 THEN
         RAISE EXCEPTION USING ERRCODE = '42725', MESSAGE = format('shard %s is defined by more than one schema', number),
-            DETAIL = format('The schemas are %s.', array_to_string(schemas, ', ')),
-            HINT = format('Call next_id() of one of these schemas, or drop the function shard_%s() of the others.', number);
-    ELSIF schemas IS NULL THEN
+            DETAIL = format('The functions that define it are %s.', array_to_string(definitions, ', ')),
+            HINT = 'Keep the function of the shard that you trust, and drop the others.';
+    ELSIF definitions IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '42P01', MESSAGE = format('shard %s does not exist', number),
             DETAIL = format('Schema insta%s does not %s.', number, CASE WHEN to_regnamespace('insta' || number) IS NULL THEN 'exist' ELSE 'define it' END),
             HINT = CASE WHEN to_regnamespace('insta' || number) IS NULL THEN format('Create the shard with SELECT ids.create_shard(%s).', number) ELSE format('Create the shard in that schema with SELECT ids.create_shard(%s, if_not_exists => true).', number) END;
@@ -1042,7 +1042,7 @@ BEGIN
     IF is_replaced THEN
         RAISE WARNING USING MESSAGE = format('sequence %I.table_id_seq was missing and has been created', name),
             DETAIL = format('It does not know the ids that shard %s has generated before, so it could repeat them.', shard),
-            HINT = format('Use SELECT ids.advance_shard(%s, ...) with the largest id of the shard.', shard);
+            HINT = format('Call ids.advance_shard(%s, ...) with the largest id of the shard. Leave out keys that a role has chosen.', shard);
     END IF;
     RETURN quote_ident(name)::regnamespace;
 END $$;

@@ -253,7 +253,7 @@ CREATE FUNCTION adopt_shard(
 )
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'adopt_shard_wrapper';
 COMMENT ON FUNCTION adopt_shard(integer, text, regprocedure, regclass, timestamptz, boolean) IS
-'takes over a schema that runs the PL/pgSQL original, in place; with dry_run only shows the statements';
+'takes over a schema that runs the PL/pgSQL original, in place; with dry_run only shows what it would do';
 
 CREATE FUNCTION unadopt_shard(shard integer) RETURNS regprocedure
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'unadopt_shard_wrapper';

@@ -265,7 +265,7 @@ errors! {
     ShardAmbiguous { shard: u16, definitions: Vec<String> } => ERRCODE_AMBIGUOUS_FUNCTION,
         "shard {shard} is defined by more than one schema",
         detail("The functions that define it are {}.", listed(definitions, ", ")),
-        hint("Drop these functions, except that of the role that you trust.");
+        hint("Keep the function of the shard that you trust, and drop the others.");
 
     /// `create_shard()` is called for a shard that exists.
     ShardExists { shard: u16, schema: String } => ERRCODE_DUPLICATE_OBJECT,
@@ -289,8 +289,7 @@ errors! {
         "shard {shard} belongs to role {owner}",
         detail("Its functions run with the rights of their callers, such as {role}. Role {owner} can replace them, and has the \
             rights neither of role {role} nor of the owner of the schema."),
-        hint("If role {owner} is trusted, give its sequence and functions to role {role} with ALTER ... OWNER TO. \
-            Otherwise use DROP ROUTINE {function}.");
+        hint("Call this as role {owner}, or as a role whose rights it has. If nobody trusts role {owner}, use DROP ROUTINE {function}.");
 
     /// A shard is created, adopted or used by a table in a schema of a role that the caller has no
     /// reason to trust.
@@ -516,7 +515,7 @@ errors! {
     WriterWithoutRights { role: String, table: String, schema: String, grants: Vec<String> } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "role {role} cannot generate ids of schema {schema}",
         detail("It can insert into {table}, whose default would call {schema}.next_id()."),
-        hint("If they may generate ids of the schema, use {}. Otherwise revoke INSERT from them.", listed(grants, "; "));
+        hint("If these roles may generate ids of the schema, use {}. Otherwise revoke INSERT from them.", listed(grants, "; "));
 
     /// `adopt_shard()` finds roles that can generate ids now, and could not afterwards.
     CallersWithoutExecute { function: String, needs: String, roles: Vec<String> } => ERRCODE_INSUFFICIENT_PRIVILEGE,
@@ -536,7 +535,7 @@ errors! {
         "sequence {name} does not belong to the owner of function {function}",
         detail("The function defines shard {shard}. It belongs to role {owner}, and the sequence to role {role}."),
         hint("If role {owner} is not trusted, use DROP ROUTINE {function}. If the sequence is that of shard {shard}, complete the shard then \
-            with create_shard({shard}, {}, if_not_exists => true).", literal(schema));
+            with create_shard({shard}, {}, if_not_exists => true). If both roles are trusted, give both to one of them.", literal(schema));
 
     // Adoption.
 
@@ -698,13 +697,21 @@ errors! {
         detail("Other transactions that create objects with the names {name}, {name}_2 and so on are still open."),
         hint("Try again when they have ended; they are listed in pg_locks.");
 
+    /// `adopt_shard()` or `unadopt_shard()` would have to read too many columns in a table of a
+    /// role that lacks the rights of the caller.
+    TooManyColumns { table: String, owner: String, count: usize, function: String, max: usize } =>
+        ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+        "table {table} of role {owner} has {count} columns that function {function} fills",
+        detail("Writers wait while they are read. A table of a role without the rights of the caller can have at most {max}."),
+        hint("Let role {owner} give the others another default.");
+
     /// `adopt_shard()` or `unadopt_shard()` would have to lock too many tables of roles that lack
     /// the rights of the caller.
-    TooManyTables { function: String, roles: Vec<String>, tables: i64, columns: usize } => ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-        "function {function} fills too many tables or columns of other roles",
-        detail("They belong to role {}. An adoption or its reversal locks all tables of the function together, with their partitions \
-            and the tables that inherit from them, and reads the columns. At most {tables} of them, half of what the server can lock, \
-            may belong to roles without the rights of the caller, with {columns} columns each.", listed(roles, ", ")),
+    TooManyTables { function: String, roles: Vec<String>, count: i64, max: i64 } => ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+        "function {function} fills {count} tables of other roles",
+        detail("Their owners are {}. An adoption or its reversal locks all tables of the function together, with their partitions \
+            and the tables that inherit from them. At most {max} of them, half of what the server can lock, may belong to roles \
+            without the rights of the caller.", listed(roles, ", ")),
         hint("Let the roles drop the tables or their defaults, or drop the defaults with ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT.");
 
     /// `PREPARE TRANSACTION` is called after `adopt_shard()`.
@@ -733,8 +740,7 @@ errors! {
     /// The sequence of the function serves another shard, or the default of a column.
     SequenceShared { name: String, other: String, owner: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is also used by {other} of role {owner}",
-        detail("It would become the clock of the shard."),
-        hint("Drop that use of the sequence.");
+        detail("It would become the clock of the shard, and have no other use.");
 
     /// Another function or procedure calls `nextval()` on the sequence.
     OriginalsShareSequence { name: String, function: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -839,9 +845,9 @@ errors! {
 
     /// A default repeats the last key of the adopted column, by `currval()` of its sequence.
     KeyRepeated { sequence: String, column: String } => ERRCODE_OBJECT_IN_USE,
-        "the default of column {column} calls currval() of sequence {sequence}",
-        detail("The keys do not come from that sequence any more then."),
-        hint("Give the column another default first.");
+        "the default of column {column} may call currval() of sequence {sequence}",
+        detail("After the adoption, that would not return the last key."),
+        hint("Let the owner of its table give it another default.");
 
     /// The column passed to `adopt_table()` has another default, or none. Ids of another shard
     /// count only if the default is a plain call of its `next_id()`.
@@ -938,13 +944,13 @@ errors! {
     TriggerMisused => ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
         "invalid use of next_id_trigger()",
         detail("It is for triggers BEFORE INSERT FOR EACH ROW, and takes a shard and a column of type bigint."),
-        hint("Create the trigger BEFORE INSERT FOR EACH ROW, with next_id_trigger('5', 'id') in the schema of the extension.");
+        hint("Create the trigger BEFORE INSERT FOR EACH ROW. Write next_id_trigger('5', 'id') with the schema of the extension.");
 
     /// `adopt_new_tables()` is called otherwise than by an event trigger ON ddl_command_end.
     EventTriggerMisused => ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED,
         "invalid use of adopt_new_tables()",
         detail("It is for event triggers ON ddl_command_end."),
-        hint("Create the event trigger ON ddl_command_end WHEN TAG IN ('CREATE TABLE'), with the function in the schema of the extension.");
+        hint("Create the event trigger ON ddl_command_end WHEN TAG IN ('CREATE TABLE'). Write the function with the schema of the extension.");
 
     /// The trigger names a column that its table does not have, as after the column was renamed.
     TriggerColumnMissing { trigger: String, table: String, column: String, has_citus: bool } =>
@@ -1048,7 +1054,7 @@ errors! {
         detail("No copy records which node was the last to generate its ids: nextval(), setval() or a dump has overwritten \
             the record."),
         hint("Run SELECT * FROM take_over_shards(recover => true) on each node, or call advance_shard() with the largest id in \
-            the tables of the shard, without keys that a role has chosen. For a sequence of your own, use a new one in its place, whose ids begin at the clock.");
+            the tables of the shard. Leave out keys that a role has chosen. For a sequence of your own, use a new one in its place, whose ids begin at the clock.");
 
     /// After a move, a node cannot be asked for its copy of the sequence.
     NodeNotReached { name: String, node: String, group: i32, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,

@@ -453,9 +453,8 @@ fn resume_writes(
         }
         let mut mark = None;
         // The server of the map may hang, and the target as well.
-        let soon = Duration::from_secs(1);
-        let is_alone =
-            source.keeps_others_away()? || map.within(soon, |map| map.check_lock()).is_ok();
+        let is_alone = source.keeps_others_away()?
+            || map.within(Duration::from_secs(1), |map| map.check_lock()).is_ok();
         if must_read_mark(may_be_open, is_alone) {
             target.reconnect()?;
             if !target.wait_for_leftovers(wait)? {

@@ -183,7 +183,7 @@ impl Map {
     }
 
     /// Runs `f`, in which the connection is lost if the server has not answered within this time.
-    /// It begins anew for a new connection.
+    /// The time begins anew for a new connection.
     pub fn within<T>(
         &mut self,
         limit: Duration,

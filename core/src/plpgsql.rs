@@ -681,7 +681,7 @@ impl<'a> Expression<'a> {
                 Value::Seconds(Number::Any)
             }
             ("floor" | "ceil" | "ceiling" | "round" | "trunc", [value]) => match value.clone() {
-                Value::Seconds(_) => return Err(Difference::NotMilliseconds),
+                Value::Seconds(_) => Value::Seconds(Number::Whole),
                 Value::Millis(number) => Value::Millis(number.without_fraction()),
                 Value::Since(epoch, number) => Value::Since(epoch, number.without_fraction()),
                 value => value,

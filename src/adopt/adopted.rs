@@ -146,7 +146,7 @@ fn sequence_of(
 }
 
 /// A function that generates ids in the original way from the shard's own sequence. Such a function
-/// has replaced an adopted one, whose kept original was dropped; a kept one has not.
+/// has replaced an adopted one, whose kept original was dropped. Kept originals do not count.
 fn original_of(definition: &Definition) -> Option<Adopted> {
     let is_it = |function: &Function| {
         if function.name.starts_with(KEPT) {
@@ -418,7 +418,7 @@ pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Opti
          UNION SELECT p.oid, true FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
          JOIN pg_class AS s ON s.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
          AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND CASE WHEN {may_use} THEN {mentions_nextval} END ORDER BY 1",
-        // A role that may only create functions in the schema gets as little time as for originals.
+        // Bodies of roles without the right are read up to the limit for originals.
         mentions_nextval = mentions_nextval(&format!(
             "CASE WHEN {has_right} THEN {SEARCHED_MAX} ELSE {} END",
             catalog::TEXT_MAX

@@ -158,14 +158,12 @@ impl Adoption {
         ))
     }
 
-    /// The statements of `carry_out`, as comments: with other rights, and one by one, they would do
-    /// less and be unsafe.
+    /// The statements of `carry_out`, apart from those for the value of the sequence, as comments.
+    /// Run one by one, or by another role, they would be incomplete and unsafe.
     pub fn script(&self) -> Result<String, Error> {
         let mut statements: Vec<String> =
             lock_tables(&self.columns, TableLock::AgainstWriters).into_iter().collect();
         statements.push(self.fix_options_of_sequence());
-        statements
-            .push(format!("the sequence goes to {GRACE_MS} ms after the clock and all ids so far"));
         statements.extend(self.statements()?);
         let others = self.parts.missing_functions_beside(
             &self.function.name,
@@ -174,9 +172,8 @@ impl Adoption {
         );
         statements.extend(others.unwrap_or_default().into_iter().map(|part| part.create));
         // A name can contain a line break.
-        let script = statements.join(";\n");
-        let lines: Vec<_> = script.split(['\n', '\r']).map(|line| format!("-- {line}")).collect();
-        Ok(lines.join("\n"))
+        let script = statements.join(";\n").replace('\n', "\n-- ").replace('\r', "\r-- ");
+        Ok(format!("-- {script};"))
     }
 }
 

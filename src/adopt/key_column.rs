@@ -23,6 +23,8 @@ pub struct KeyColumn {
     pub keys: Keys,
     /// The sequence that belongs to the column.
     owned: Option<Oid>,
+    /// The sequences that the keys come from.
+    sources: Vec<Oid>,
 }
 
 /// The source of the keys of a column.
@@ -49,8 +51,10 @@ impl KeyColumn {
         let found = Found::read(table, name)?;
         found.check_type()?;
         references::check(&found.column)?;
-        let Found { column, default, identity, owned, is_serial, functions, is_generated, .. } =
+        let Found { column, default, identity, owned, sources, functions, is_generated, .. } =
             found;
+        let is_serial = !sources.is_empty()
+            && default.as_ref().is_some_and(|default| default.starts_with("nextval("));
         let generator = default.as_ref().and_then(|default| {
             functions.iter().filter_map(|oid| catalog::function(*oid)).find(|function| {
                 generates_ids(function, own_schema) && default.starts_with(&called(function))
@@ -73,7 +77,7 @@ impl KeyColumn {
                 Keys::Default(default)
             }
             (default, ..) => {
-                let unfit = KeyColumn { column, keys: Keys::Shard, owned };
+                let unfit = KeyColumn { column, keys: Keys::Shard, owned, sources };
                 let mut statement = unfit.change(&names::schema(definition.schema));
                 if is_generated {
                     statement = format!("{} DROP EXPRESSION; {statement}", unfit.alter().0);
@@ -82,7 +86,11 @@ impl KeyColumn {
                 return Err(Error::NotSerial { column, default, statement });
             }
         };
-        Ok(KeyColumn { column, keys, owned })
+        let sources = match keys {
+            Keys::Identity(_) => owned.into_iter().collect(),
+            _ => sources,
+        };
+        Ok(KeyColumn { column, keys, owned, sources })
     }
 
     /// The sequence that [`change`](Self::change) drops.
@@ -126,17 +134,16 @@ impl KeyColumn {
         })
     }
 
-    /// Checks that no default repeats the value that the key's sequence has given to the session,
-    /// which would not be that of the last key any more.
-    pub fn check_sequence(&self) -> Result<(), Error> {
-        let Some(sequence) = self.owned else { return Ok(()) };
-        match columns_with_currval(sequence).first() {
-            Some(column) => {
-                let (sequence, column) = (names::relation(sequence), column.qualified());
-                Err(Error::KeyRepeated { sequence, column })
+    /// Checks that no default repeats the value that a sequence of the keys has given to the
+    /// session, which would not be that of the last key any more.
+    pub fn check_sources(&self) -> Result<(), Error> {
+        for sequence in &self.sources {
+            if let Some(column) = columns_with_currval(*sequence).first() {
+                let (sequence, column) = (names::relation(*sequence), column.qualified());
+                return Err(Error::KeyRepeated { sequence, column });
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     /// Drops the sequence of the former keys, unless another default uses it.
@@ -180,12 +187,13 @@ struct Found {
     default: Option<String>,
     /// `attidentity`: `a` for ALWAYS, `d` for BY DEFAULT.
     identity: String,
+    /// The sequence of the identity, or one that belongs to the column.
     owned: Option<Oid>,
-    /// Whether the default calls nextval on a sequence and does nothing else.
-    is_serial: bool,
+    /// The sequences on which the default depends.
+    sources: Vec<Oid>,
     /// The functions that the default calls.
     functions: Vec<Oid>,
-    /// Whether the default is the expression of a generated column.
+    /// Whether the default is the expression of a stored generated column.
     is_generated: bool,
 }
 
@@ -193,14 +201,16 @@ impl Found {
     fn read(table: Oid, name: Option<String>) -> Result<Found, Error> {
         let query = "SELECT a.attname::text, a.atttypid, format_type(a.atttypid, a.atttypmod),
                  pg_get_expr(f.adbin, f.adrelid), a.attidentity::text,
-                 pg_get_serial_sequence(a.attrelid::regclass::text, a.attname::text)::regclass::oid,
-                 EXISTS (SELECT FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.refobjid
+                 (SELECT d.objid FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.objid
+                  WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum
+                  AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i') AND s.relkind = 'S'
+                  ORDER BY d.deptype DESC, d.objid LIMIT 1),
+                 ARRAY(SELECT d.refobjid FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.refobjid
                      WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
-                     AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S')
-                     AND pg_get_expr(f.adbin, f.adrelid) LIKE 'nextval(%',
+                     AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S'),
                  ARRAY(SELECT d.refobjid FROM pg_depend AS d WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
                      AND d.refclassid = 'pg_proc'::regclass),
-                 a.attgenerated <> ''
+                 a.attgenerated = 's'
              FROM pg_attribute AS a
              LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
              WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
@@ -216,7 +226,7 @@ impl Found {
                 default: row.get(4),
                 identity: row.get(5)?,
                 owned: row.get(6),
-                is_serial: row.get(7)?,
+                sources: row.get(7)?,
                 functions: row.get(8)?,
                 is_generated: row.get(9)?,
             })

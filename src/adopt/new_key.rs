@@ -28,7 +28,7 @@ pub fn adopt_new_key(
     let trust = Trust::by_rights_of(relation.owner);
     let next_id = next_id_of(definition, own_schema, trust)?;
     let key = KeyColumn::find(table, Some(name.to_owned()), definition, own_schema)?;
-    key.check_sequence()?;
+    key.check_sources()?;
     rights::check_writers(table, definition, own_schema)?;
     locks::lock_function(next_id, pg_sys::AccessShareLock);
     check_unchanged(definition, own_schema, trust, next_id)?;

@@ -229,12 +229,10 @@ fn find_original(
         candidates.iter().filter(move |(is_trusted, _)| *is_trusted == class).map(|one| one.1)
     };
     let mut reasons = [Vec::new(), Vec::new()];
-    if let Some(original) = original_among(of(true), false, &mut reasons)? {
+    if let Some(original) = original_among(of(true), Some(&mut reasons))? {
         return Ok(original);
     }
-    // The reasons of functions of roles that are not trusted do not matter.
-    let mut ignored = [Vec::new(), Vec::new()];
-    if !is_strict && let Some(original) = original_among(of(false), true, &mut ignored)? {
+    if !is_strict && let Some(original) = original_among(of(false), None)? {
         return Ok(original);
     }
     let [unlikely, likely] = reasons;
@@ -246,12 +244,11 @@ fn find_original(
     Err(Error::OriginalMissing { schema: quote_identifier(schema), reasons })
 }
 
-/// The only original among functions, or the first, each of which may be likely to be it. Adds
-/// reasons of those that are not, which are unlikely or likely.
+/// The original among functions, each of which may be likely to be it: the only one, or without
+/// `reasons` the first. Adds the reasons of those that are none, which are unlikely or likely.
 fn original_among(
     candidates: impl Iterator<Item = (Oid, bool)>,
-    is_first: bool,
-    reasons: &mut [Vec<Error>; 2],
+    mut reasons: Option<&mut [Vec<Error>; 2]>,
 ) -> Result<Option<Function>, Error> {
     // Any role that can create functions in the schema decides how many there are, so only one at a
     // time is in memory.
@@ -264,7 +261,7 @@ fn original_among(
         });
         let Some((function, read)) = read else { continue };
         match (read, &original) {
-            (Ok(_), None) if is_first => return Ok(Some(function)),
+            (Ok(_), None) if reasons.is_none() => return Ok(Some(function)),
             (Ok(_), None) => original = Some(function),
             (Ok(_), Some(one)) => {
                 let functions =
@@ -272,9 +269,10 @@ fn original_among(
                 return Err(Error::OriginalAmbiguous { functions });
             }
             (Err(reason), _) => {
-                let reasons = &mut reasons[usize::from(is_likely)];
-                if reasons.len() < REASONS_MAX {
-                    reasons.push(reason);
+                if let Some(reasons) = &mut reasons
+                    && reasons[usize::from(is_likely)].len() < REASONS_MAX
+                {
+                    reasons[usize::from(is_likely)].push(reason);
                 }
             }
         }

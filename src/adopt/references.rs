@@ -1,6 +1,7 @@
 //! The columns that reference a key by foreign keys, and whether they can hold ids.
 
 use crate::error::Error;
+use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::shard::columns::Column;
@@ -48,7 +49,8 @@ fn narrow_references(key: &Column) -> Vec<Narrow> {
                      WHERE i.inhrelid = c.relid AND c.is_reference
                  UNION ALL SELECT f.conrelid, own.attname, true
                  FROM (SELECT objid FROM pg_depend WHERE refclassid = 'pg_class'::regclass AND refobjid = c.relid
-                           AND classid = 'pg_constraint'::regclass OFFSET 0) AS d
+                           AND refobjsubid = (SELECT attnum FROM pg_attribute WHERE attrelid = c.relid AND attname = c.name)
+                           AND classid = 'pg_constraint'::regclass AND deptype = 'n' OFFSET 0) AS d
                      CROSS JOIN LATERAL (SELECT * FROM pg_constraint WHERE oid = d.objid OFFSET 0) AS f,
                      LATERAL unnest(f.conkey, f.confkey) AS k(own, key)
                      JOIN pg_attribute AS own ON own.attnum = k.own JOIN pg_attribute AS key ON key.attnum = k.key
@@ -64,7 +66,9 @@ fn narrow_references(key: &Column) -> Vec<Narrow> {
                  UNION ALL SELECT t.typbasetype FROM types JOIN pg_type AS t ON t.oid = types.oid WHERE t.typtype = 'd')
              SELECT FROM types WHERE oid IN ('int2'::regtype, 'int4'::regtype))
          ORDER BY c.relid, a.attnum";
-    select(query, &[key.table.into(), key.name.clone().into()], |row| {
-        Some(Narrow { table: row.get(1)?, name: row.get(2)?, type_name: row.get(3)? })
+    guc::with(&[guc::BY_INDEX], || {
+        select(query, &[key.table.into(), key.name.clone().into()], |row| {
+            Some(Narrow { table: row.get(1)?, name: row.get(2)?, type_name: row.get(3)? })
+        })
     })
 }

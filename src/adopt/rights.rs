@@ -113,8 +113,9 @@ fn places_of(table: Oid) -> Result<Vec<Oid>, Error> {
     let (mut places, mut last) = (vec![table], vec![table]);
     for _ in 0..DEPTH_MAX {
         let next = || {
-            select(query, &[last.clone().into(), places.clone().into(), table.into()], |row| {
-                Some((row.get::<Oid>(1)?, row.get::<bool>(2)?))
+            let arguments = [last.clone().into(), places.clone().into(), table.into()];
+            guc::with(&[guc::BY_INDEX], || {
+                select(query, &arguments, |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)))
             })
         };
         let mut found = vec![];

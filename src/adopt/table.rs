@@ -82,7 +82,6 @@ pub fn adopt_table(
         let mut key = find(column)?;
         let has_ids = matches!(key.keys, Keys::Shard);
         if !has_ids {
-            key.check_sequence()?;
             rights::check_writers(table, &definition, own_schema)?;
             trust.announce(shard, definition.schema);
         }
@@ -103,6 +102,7 @@ pub fn adopt_table(
         let change = (!has_ids).then(|| key.change(&names::schema(definition.schema)));
         let way_back = key.way_back()?;
         if change.is_some() {
+            key.check_sources()?;
             check_newest(newest.as_ref(), &definition, relation.owner)?;
         }
         if let Some(change) = change.as_ref().filter(|_| !dry_run) {
@@ -124,7 +124,7 @@ pub fn adopt_table(
 }
 
 /// Checks that the newest key is not ahead of the clock. Other roles decide about the keys in their
-/// tables, so the way out is only for a role that may advance the shard anyway.
+/// tables, so the hint has a statement only if the owner of the table may advance the shard anyway.
 fn check_newest(
     newest: Option<&(i64, String)>,
     definition: &Definition,

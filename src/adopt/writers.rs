@@ -92,27 +92,31 @@ pub fn check_tables_of_others(function: &Function, columns: &[Column]) -> Result
          GROUP BY 1 ORDER BY 2 DESC, 1"
     );
     let tables: Vec<Oid> = columns.iter().map(|column| column.table).collect();
-    let mut counts =
-        select(&query, &[tables.into()], |row| Some((row.get::<Oid>(1)?, row.get::<i64>(2)?)));
+    let mut counts = guc::with(&[guc::BY_INDEX], || {
+        select(&query, &[tables.into()], |row| Some((row.get::<Oid>(1)?, row.get::<i64>(2)?)))
+    });
     let is_other = |owner: Oid| {
         owner != function.owner && !catalog::has_rights_of(owner, catalog::current_role())
     };
     counts.retain(|(owner, _)| is_other(*owner));
-    let is_wide = |columns: &[Column]| {
-        columns.len() > COLUMNS_OF_OTHERS_MAX
-            && catalog::relation(columns[0].table).is_some_and(|table| is_other(table.owner))
-    };
-    let count: i64 = counts.iter().map(|(_, count)| count).sum();
-    let max = locks::half_of_all();
-    if count <= max && !by_table(columns).any(is_wide) {
+    for columns in by_table(columns).filter(|columns| columns.len() > COLUMNS_OF_OTHERS_MAX) {
+        let table = columns[0].table;
+        if let Some(relation) = catalog::relation(table).filter(|table| is_other(table.owner)) {
+            return Err(Error::TooManyColumns {
+                table: names::relation(table),
+                owner: names::role(relation.owner),
+                count: columns.len(),
+                function: names::function(function.oid),
+                max: COLUMNS_OF_OTHERS_MAX,
+            });
+        }
+    }
+    let (count, max) = (counts.iter().map(|(_, count)| count).sum(), locks::half_of_all());
+    if count <= max {
         return Ok(());
     }
-    Err(Error::TooManyTables {
-        function: names::function(function.oid),
-        roles: counts.iter().map(|(owner, _)| names::role(*owner)).collect(),
-        tables: max,
-        columns: COLUMNS_OF_OTHERS_MAX,
-    })
+    let roles = counts.iter().map(|(owner, _)| names::role(*owner)).collect();
+    Err(Error::TooManyTables { function: names::function(function.oid), roles, count, max })
 }
 
 /// How tables are locked while their columns are read and changed.
@@ -182,7 +186,7 @@ pub fn lock_out_writers(
                 attempts.lock_rows(*sequence, iter::empty());
             }
         };
-        let unchecked = Cell::new(0);
+        let unchecked = Cell::new(by_table(columns).count());
         let check = |count: usize| {
             unchecked.set(unchecked.get() + count);
             if unchecked.get() as i64 <= locks::half_of_all() {

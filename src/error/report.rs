@@ -12,12 +12,10 @@ impl Error {
     pub fn texts(&self) -> (SqlState, [String; 3]) {
         let (state, detail, hint) = self.parts();
         let texts = [self.to_string(), detail, hint];
-        // A name can contain a line break, and so look like another HINT.
-        let text_of = |text: String| match text.len() > PART_MAX {
-            true => shown(&cut_off(&text, PART_MAX), PART_MAX),
-            false => shown(&text, PART_MAX),
-        };
-        (state, texts.map(text_of))
+        (
+            state,
+            texts.map(|text| if text.len() > PART_MAX { cut_off(&text, PART_MAX) } else { text }),
+        )
     }
 
     /// The cause: the DETAIL, or the message of an error without one.

@@ -55,7 +55,7 @@ impl Example for String {
             "ShardElsewhere.sequence" => "photos.table_id_seq",
             _ => match field.split_once('.').expect("an entry and a field").1 {
                 "name" | "sequence" => "insta5.table_id_seq",
-                "schema" | "schemas" => "insta5",
+                "schema" => "insta5",
                 "table" | "root" => "insta5.photos",
                 "column" => "insta5.photos.id",
                 "function" | "functions" => "insta5.next_id()",

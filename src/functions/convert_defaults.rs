@@ -231,7 +231,7 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
          LEFT JOIN LATERAL (
              SELECT tgname::text, tgrelid FROM ({tree}) AS t JOIN pg_trigger ON tgrelid = t.relid WHERE tgfoid = $4
              AND position(decode('00', 'hex') || convert_to(a.attname::text, getdatabaseencoding()) || decode('00', 'hex') IN tgargs) > 0
-             AND tgargs <> {arguments_of_shard} ORDER BY tgname::text COLLATE \"C\", tgrelid LIMIT 1
+             AND tgargs <> {arguments_of_shard} AND tgparentid = 0 ORDER BY tgname::text COLLATE \"C\", tgrelid LIMIT 1
          ) AS other(name, table_oid) ON true
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
          AND ($3 IS NULL OR c.oid = $3) AND {default} = ANY ($2)

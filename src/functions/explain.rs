@@ -1,7 +1,7 @@
 //! `id_explain(id)`: shows all fields of an id, for people.
 
 use crate::arguments;
-use crate::error::{Error, listed};
+use crate::error::Error;
 use crate::functions::decode;
 use crate::pg::names;
 use crate::shard::definition;
@@ -35,8 +35,8 @@ fn explain(
     let (schema, own_epoch) = match definition::find(shard) {
         Ok(Some(shard)) => (names::schema(shard.schema), Some(shard.sequence.epoch)),
         Ok(None) => ("not in this database".into(), None),
-        Err(Error::ShardAmbiguous { definitions, .. }) if asked.is_some() => {
-            (listed(&definitions, ", "), None)
+        Err(Error::ShardAmbiguous { .. }) if asked.is_some() => {
+            ("defined by more than one schema".into(), None)
         }
         Err(Error::DefinitionOfAnother { function, .. }) if asked.is_some() => (function, None),
         Err(error) => return Err(error),

@@ -77,7 +77,7 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
     if keys.is_empty() && !is_distributed {
         return;
     }
-    // A role with USAGE can leave a GRANT open, for which no CREATE TABLE waits.
+    // A role with USAGE can keep a GRANT open. CREATE TABLE itself does not wait for it.
     let locked_shard = || {
         locks::waiting_briefly(|| locks::lock_schema(schema));
         shard_in(schema, shard, own_schema)

@@ -5,10 +5,12 @@
 //! likes while the caller holds locks that other sessions wait for. A scan evaluates nothing.
 
 use crate::pg::catalog;
+use crate::pg::guc;
 use crate::pg::spi::select;
 use crate::pg::sys::{AccessShareLock, NoLock};
 use pgrx::PgList;
 use pgrx::pg_sys::{self, AttrNumber, Datum, Oid};
+use rustc_hash::FxHashSet;
 use std::ffi::c_int;
 
 /// A part of the table that cannot be scanned: a foreign table, or one that has changed.
@@ -19,12 +21,17 @@ pub struct NotScanned {
 
 /// The greatest value of a column of bigint, or of a domain over it, that is at most `limit`, in a
 /// locked table and in those that inherit from it, by a snapshot taken now. Temporary tables of
-/// other sessions are left out.
+/// other sessions are left out, and those in `read`, to which the others are added.
 ///
 /// # Errors
 ///
 /// A part of the table cannot be scanned.
-pub fn greatest_at_most(table: Oid, column: &str, limit: i64) -> Result<Option<i64>, NotScanned> {
+pub fn greatest_at_most(
+    table: Oid,
+    column: &str,
+    limit: i64,
+    read: &mut FxHashSet<Oid>,
+) -> Result<Option<i64>, NotScanned> {
     // OFFSET 0 makes PostgreSQL use the index: writers wait while the columns of many tables are
     // read.
     let query = format!(
@@ -37,10 +44,15 @@ pub fn greatest_at_most(table: Oid, column: &str, limit: i64) -> Result<Option<i
         Some(one) if !(one.may_have_children || one.is_partitioned || one.is_temporary) => {
             vec![(table, one.is_foreign)]
         }
-        _ => select(&query, &[table.into()], |row| Some((row.get(1)?, row.get(2)?))),
+        _ => guc::with(&[guc::BY_INDEX], || {
+            select(&query, &[table.into()], |row| Some((row.get(1)?, row.get(2)?)))
+        }),
     };
     let mut greatest = None;
     for (table, is_foreign) in parts {
+        if !read.insert(table) {
+            continue;
+        }
         let not_scanned = NotScanned { table, is_foreign };
         if is_foreign {
             return Err(not_scanned);

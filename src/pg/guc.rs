@@ -117,6 +117,11 @@ pub fn with_own_names_and_limit<T>(f: impl FnOnce() -> T) -> T {
     with(OWN_NAMES, || with_lock_limit(f))
 }
 
+/// For queries of the catalogs that look up many rows by an index. If the statistics are those of
+/// one large partitioned table, PostgreSQL would read all of `pg_inherits` for each of its
+/// partitions.
+pub const BY_INDEX: (&CStr, &str) = (c"enable_seqscan", "off");
+
 /// Shows the tables that store the rows of Citus's distributed tables. Citus hides them from
 /// queries on `pg_class`, but not in sessions that it has opened itself.
 pub const ALL_TABLES: (&CStr, &str) = (c"citus.override_table_visibility", "off");

@@ -326,7 +326,9 @@ impl Attempts {
         }
         let query = catalog::tree_of("$1");
         loop {
-            let mut found = select(&query, &[table.into()], |row| row.get::<Oid>(1));
+            let mut found = guc::with(&[guc::BY_INDEX], || {
+                select(&query, &[table.into()], |row| row.get::<Oid>(1))
+            });
             found.retain(|one| !locked.contains(one));
             if found.is_empty() {
                 return Ok(locked);

@@ -26,14 +26,15 @@ pub fn state_of_identity(sequence: Oid) -> Option<State> {
     tuple_under(sequence, RowExclusiveLock, Reader::OwnerOfTable).map(state_of)
 }
 
-/// Who reads a sequence.
+/// The right by which a sequence is read.
 #[derive(Clone, Copy, PartialEq)]
 enum Reader {
-    /// A role with a privilege on it.
+    /// A privilege on it.
     Privileged,
-    /// A member of `pg_read_all_stats`. How far a sequence has advanced is one of the statistics of
-    /// the server, so a monitoring role needs no grant on each sequence.
+    /// That of members of `pg_read_all_stats`. How far a sequence has advanced is one of the
+    /// statistics of the server, so a monitoring role needs no grant on each sequence.
     Monitor,
+    /// That of the owner of a table on the sequence of an identity.
     OwnerOfTable,
 }
 

@@ -99,7 +99,7 @@ pub fn columns_with_currval(sequence: Oid) -> Vec<Column> {
     let (is_short, currval) = (catalog::IS_SHORT_DEFAULT, pg_sys::F_CURRVAL);
     let condition = format!(
         "has_sequence_privilege(c.relowner, d.refobjid, 'USAGE, SELECT')
-         AND CASE WHEN {is_short} THEN strpos(f.adbin::text, ':funcid {currval} ') > 0 ELSE true END"
+         AND CASE WHEN {is_short} THEN strpos(f.adbin::text COLLATE \"C\", ':funcid {currval} ') > 0 ELSE true END"
     );
     columns_naming(sequence, &condition)
 }
@@ -264,9 +264,22 @@ fn newest_id_if(
     columns: &[Column],
     may_read: impl Fn(Oid) -> bool,
 ) -> Result<Option<(i64, String)>, Error> {
-    let mut newest = None;
-    for column in columns.iter().filter(|column| column.is_bigint) {
-        let max = newest_at_most(column, i64::MAX, &may_read)?;
+    let columns: Vec<&Column> = columns.iter().filter(|column| column.is_bigint).collect();
+    let tables: Vec<Oid> = columns.iter().map(|column| column.table).collect();
+    let query = "SELECT inhrelid, inhparent FROM pg_inherits WHERE inhrelid = ANY ($1) AND inhparent = ANY ($1)";
+    let mut parents = FxHashMap::<Oid, Vec<Oid>>::default();
+    for (child, parent) in select(query, &[tables.into()], |row| row.get(1).zip(row.get(2))) {
+        parents.entry(child).or_default().push(parent);
+    }
+    let known: FxHashSet<_> = columns.iter().map(|one| (one.table, one.name.as_str())).collect();
+    let is_read_with_parent = |column: &Column| {
+        let of_table = parents.get(&column.table).into_iter().flatten();
+        of_table.into_iter().any(|parent| known.contains(&(*parent, column.name.as_str())))
+    };
+    let (mut newest, mut read) = (None, FxHashMap::<&str, FxHashSet<Oid>>::default());
+    for column in columns.into_iter().filter(|column| !is_read_with_parent(column)) {
+        let read = read.entry(&column.name).or_default();
+        let max = newest_at_most(column, i64::MAX, &may_read, read)?;
         newest = newest.max(max.map(|max| (max, column.qualified())));
     }
     Ok(newest)
@@ -308,16 +321,17 @@ fn has_rights_of_caller(role: Oid) -> bool {
 /// The largest key that is too small to be an id, which a serial or an identity has generated.
 pub fn newest_serial_key(column: &Column) -> Result<Option<i64>, Error> {
     let limit = (FIRST_DAY_MS << layout::TIME_SHIFT) - 1;
-    let newest = newest_at_most(column, limit, &has_rights_of_caller)?;
+    let newest = newest_at_most(column, limit, &has_rights_of_caller, &mut FxHashSet::default())?;
     Ok(newest.filter(|key| *key >= 1))
 }
 
 /// The largest key of a column that is at most this. `may_read` decides about the owner of its
-/// table.
+/// table. Of the tables below it, those in `read` are left out; the others are added.
 fn newest_at_most(
     column: &Column,
     limit: i64,
     may_read: &impl Fn(Oid) -> bool,
+    read: &mut FxHashSet<Oid>,
 ) -> Result<Option<i64>, Error> {
     let check_owner = || match catalog::relation(column.table) {
         Some(table) if may_read(table.owner) => Ok(()),
@@ -330,7 +344,7 @@ fn newest_at_most(
         return Err(locks::not_available(column.table));
     }
     check_owner()?; // also if it was dropped
-    let greatest = || greatest::greatest_at_most(column.table, &column.name, limit);
+    let greatest = || greatest::greatest_at_most(column.table, &column.name, limit, read);
     guc::with(&[guc::ALL_TABLES], greatest).map_err(|NotScanned { table, is_foreign }| {
         let name = names::relation(table);
         if is_foreign {

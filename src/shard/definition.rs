@@ -1,8 +1,10 @@
 //! The function `shard_<N>()`, which makes a schema a shard and contains its sequence, epoch and
 //! database.
 //!
-//! ```text insta5.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text) SELECT
-//! 'insta5.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, '7642…/16384' ```
+//! ```text
+//! insta5.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+//!     SELECT 'insta5.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, '7642…/16384'
+//! ```
 //!
 //! This is stored in the schema and nowhere else, so dump, restore and rename keep it. The
 //! function's name contains the shard's number. So one index lookup finds the shard among

@@ -1,5 +1,5 @@
--- Difficult names for every kind of object. The statement in an error's hint can be run unchanged, and so can the scripts
--- that adoption returns.
+-- Difficult names for every kind of object. The statement in an error's hint can be run unchanged, and so can the script of
+-- adopt_table().
 \getenv tests PG_ABS_SRCDIR
 \set prelude :tests '/prelude.sql'
 \i :prelude
@@ -76,16 +76,17 @@ BEGIN
     PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '55000', unfit, '^Use (ALTER SEQUENCE .*)\.$');
     ASSERT id_shard(next_id(shard, unfit)) = shard;
     PERFORM setval(unfit, 9000000000000000000);
-    PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '2200H', unfit, 'there, use (.*) to let it');
+    PERFORM heed(format('SELECT next_id(%s, %L)', shard, unfit), '2200H', unfit, 'clock, use (.*) to let it');
     ASSERT id_shard(next_id(shard, unfit)) = shard;
     EXECUTE format('CREATE TABLE %s (%s serial PRIMARY KEY)', t, quoted);
     ASSERT (raises(format('SELECT next_id(%s, %L)', shard, t))).message = format('relation %s is not a sequence', t);
     -- The table's key, with the statements in the hints and scripts.
-    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '42804', t, '^Use (ALTER TABLE .*)\.$');
+    ASSERT (raises(format('SELECT adopt_table(%s, %L)', shard, t))).message = format('column %s of table %s is of type integer, not bigint', quoted, t);
+    EXECUTE format('ALTER TABLE %s ALTER %s TYPE bigint', t, quoted);
     EXECUTE format('DROP FUNCTION %s.next_id()', quoted);
     PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '55000', shard::text, '^Create them with (.*)\.$');
     EXECUTE format('INSERT INTO %1$s DEFAULT VALUES; GRANT INSERT ON %1$s TO %2$I; REVOKE ALL ON SEQUENCE %3$s FROM %2$I; REVOKE ALL ON SCHEMA %4$s FROM %2$I', t, app, sequence, quoted);
-    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '42501', t, '^Use (GRANT .*)\.$');
+    PERFORM heed(format('SELECT adopt_table(%s, %L)', shard, t), '42501', t, 'use (GRANT .*)\. Otherwise');
     SELECT * INTO STRICT answer FROM adopt_table(shard, t, name, dry_run => true);
     ASSERT answer.column_name = name AND answer.table_name = t::regclass;
     EXECUTE answer.script;
@@ -120,9 +121,11 @@ BEGIN
             RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1577836800000) << 23) | (%s << 10) | (nextval(%L) %% 1024);
         END $$, shard, format('%s.%I', quoted, name)));
     EXECUTE format('CREATE TABLE %s (%I bigint PRIMARY KEY DEFAULT %s.%I()); INSERT INTO %1$s DEFAULT VALUES', t, name, quoted, function);
-    -- The script of a dry run does everything except setting the sequence.
+    -- The script of a dry run has everything except setting the sequence, as comments.
     BEGIN
-        EXECUTE (SELECT script FROM adopt_shard(shard, schema, dry_run => true));
+        told := (SELECT script FROM adopt_shard(shard, schema, dry_run => true));
+        ASSERT NOT EXISTS (SELECT FROM regexp_split_to_table(told, '[\n\r]') AS line WHERE line !~ '^-{2} ');
+        EXECUTE regexp_replace(told, '(^|[\n\r])-- ', '\1', 'g');
         ASSERT id_shard(next_id(shard)) = shard AND id_of(format('INSERT INTO %s DEFAULT VALUES RETURNING %I', t, name)) = shard;
         RAISE 'undo';
     EXCEPTION WHEN raise_exception THEN
