@@ -32,21 +32,23 @@ pub fn greatest_at_most(
     limit: i64,
     read: &mut FxHashSet<Oid>,
 ) -> Result<Option<i64>, NotScanned> {
-    // OFFSET 0 makes PostgreSQL use the index: writers wait while the columns of many tables are
-    // read.
-    let query = format!(
-        "SELECT c.oid, c.relkind = 'f' FROM ({}) AS t
-             CROSS JOIN LATERAL (SELECT * FROM pg_class WHERE oid = relid OFFSET 0) AS c
-         WHERE c.relkind <> 'p' AND NOT pg_is_other_temp_schema(c.relnamespace)",
-        catalog::tree_of("$1")
-    );
+    let below = || {
+        let query = format!(
+            "SELECT c.oid, c.relkind = 'f' FROM ({}) AS t
+                 CROSS JOIN LATERAL (SELECT * FROM pg_class WHERE oid = relid OFFSET 0) AS c
+             WHERE c.relkind <> 'p' AND NOT pg_is_other_temp_schema(c.relnamespace)",
+            catalog::tree_of("$1")
+        );
+        guc::with(&[guc::BY_INDEX], || {
+            select(&query, &[table.into()], |row| Some((row.get(1)?, row.get(2)?)))
+        })
+    };
+    // Writers wait while the columns of many tables are read, most of which have no children.
     let parts = match catalog::relation(table) {
         Some(one) if !(one.may_have_children || one.is_partitioned || one.is_temporary) => {
             vec![(table, one.is_foreign)]
         }
-        _ => guc::with(&[guc::BY_INDEX], || {
-            select(&query, &[table.into()], |row| Some((row.get(1)?, row.get(2)?)))
-        }),
+        _ => below(),
     };
     let mut greatest = None;
     for (table, is_foreign) in parts {
