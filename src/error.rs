@@ -641,6 +641,13 @@ errors! {
         detail("Its default or a trigger names the shard by its number, and the shard would be dropped."),
         hint("Use {statement}, and drop a trigger of the table that calls next_id_trigger().");
 
+    /// `unadopt_shard()` finds the default of a column, or a function, that generates ids from the
+    /// sequence of the original, and would still do so.
+    StillUsed { name: String, other: String, schema: String } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+        "sequence {name} is also used by {other}",
+        detail("With the sequence, next_id() generates ids by another rule than the original, so the ids of both could be the same."),
+        hint("Let it call {schema}.next_id() instead.");
+
     /// An adoption has waited for transactions that use the tables or the sequence: for 10 seconds,
     /// or for `lock_timeout` if that is shorter.
     WritersBusy { name: String } => ERRCODE_LOCK_NOT_AVAILABLE,
@@ -748,6 +755,14 @@ errors! {
         detail("It would become the clock of the shard, which that routine must not move."),
         hint("Drop that routine with DROP ROUTINE {other}, or let it call {function} instead of nextval(). If it uses another \
             sequence of this name, write the schema of that sequence into its body.");
+
+    /// `create_shard()` finds a routine that calls `nextval()` on a sequence which was there
+    /// before.
+    SequenceUsed { name: String, routine: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {name} is also used by routine {routine}",
+        detail("It would become the clock of the shard, which that routine must not move."),
+        hint("If this is the PL/pgSQL original, adopt it with SELECT * FROM adopt_shard({shard}, function => {}). Otherwise drop it, or \
+            let it use another sequence.", literal(routine));
 
     /// The shard passed to `adopt_shard()` is not that of the newest id.
     NewestOfAnotherShard { id: i64, column: String, is: u16, asked: u16, function: String } => ERRCODE_INVALID_PARAMETER_VALUE,

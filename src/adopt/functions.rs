@@ -23,13 +23,13 @@ use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::{Regclass, Regnamespace, Regprocedure};
 use crate::pg::roles;
-use crate::pg::spi;
+use crate::pg::spi::{self, select};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{IdSequence, visit};
 use crate::shard::columns::{self, Callers, Column};
 use crate::shard::ddl;
-use crate::shard::definition::Definition;
+use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use crate::shard::trust;
 use instagram_id_core::layout::{self, Shard};
@@ -170,6 +170,7 @@ fn unadopt_shard(
             return Err(Error::OriginalChanged(names::function(function)).into());
         }
         wait()?;
+        check_no_other_user(&definition, &adopted, own_schema)?;
         check_not_used_by_number(&definition, &adopted, own_schema)?;
         let parts = parts_beside(&definition, &adopted);
         let of_adopted =
@@ -203,8 +204,41 @@ fn find_adopted(
         sequences.push(one.sequence_to_lock(&definition)?);
     }
     sequences.dedup();
+    check_no_other_user(&definition, &adopted, own_schema)?;
     check_not_used_by_number(&definition, &adopted, own_schema)?;
     Ok((definition, adopted, sequences))
+}
+
+/// Refuses to restore an original while a default, or a function in SQL, names its sequence: with
+/// that, `next_id()` generates ids by another rule than the original, and ids of both can be the
+/// same. Any role can name the sequence. So it counts only for owners who may use it.
+fn check_no_other_user(
+    definition: &Definition,
+    adopted: &[Adopted],
+    own_schema: Oid,
+) -> Result<(), Error> {
+    let is_ours = |function: &Function| {
+        definition::read(function).is_some()
+            || adopted.iter().any(|one| one.function.oid == function.oid)
+            || ddl::ids_of(function, own_schema).is_some_and(|(of, _)| of == definition.shard)
+    };
+    let dependents = "SELECT p.oid FROM pg_depend JOIN pg_proc AS p ON p.oid = objid
+         WHERE classid = 'pg_proc'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = $1 AND deptype = 'n'
+         AND has_sequence_privilege(proowner, $1, 'USAGE, UPDATE') ORDER BY 1";
+    for sequence in adopted.iter().filter_map(|one| one.sequence) {
+        let column =
+            || columns::columns_of_owners(sequence.oid, true).first().map(Column::qualified);
+        let function = || {
+            let functions = select(dependents, &[sequence.oid.into()], |row| row.get::<Oid>(1));
+            let functions = functions.into_iter().filter_map(catalog::function);
+            functions.into_iter().find(|it| !is_ours(it)).map(|it| names::function(it.oid))
+        };
+        if let Some(other) = column().or_else(function) {
+            let name = names::relation(sequence.oid);
+            return Err(Error::StillUsed { name, other, schema: names::schema(definition.schema) });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to drop the definition of a shard that columns name by its number: no dependency keeps

@@ -1,11 +1,12 @@
 //! The columns that reference a key by foreign keys, and whether they can hold ids.
 
 use crate::error::Error;
+use crate::pg::catalog::BaseTypes;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::shard::columns::Column;
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_identifier;
 
 /// A column that references the key and is too narrow for an id.
@@ -58,16 +59,15 @@ fn narrow_references(key: &Column) -> Vec<Narrow> {
                      AND key.attrelid = f.confrelid AND key.attname = c.name
              ) AS next
          )
-         SELECT c.relid, a.attname::text, format_type(a.atttypid, a.atttypmod)
+         SELECT c.relid, a.attname::text, format_type(a.atttypid, a.atttypmod), a.atttypid
          FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relid AND a.attname = c.name
-         WHERE c.is_reference AND a.attinhcount = 0 AND EXISTS (
-             WITH RECURSIVE types(oid) AS (
-                 SELECT a.atttypid
-                 UNION ALL SELECT t.typbasetype FROM types JOIN pg_type AS t ON t.oid = types.oid WHERE t.typtype = 'd')
-             SELECT FROM types WHERE oid IN ('int2'::regtype, 'int4'::regtype))
+         WHERE c.is_reference AND a.attinhcount = 0
          ORDER BY c.relid, a.attnum";
+    let types = BaseTypes::default();
     guc::with(&[guc::BY_INDEX], || {
         select(query, &[key.table.into(), key.name.clone().into()], |row| {
+            let is_narrow = matches!(types.of(row.get(4)?), pg_sys::INT2OID | pg_sys::INT4OID);
+            is_narrow.then_some(())?;
             Some(Narrow { table: row.get(1)?, name: row.get(2)?, type_name: row.get(3)? })
         })
     })

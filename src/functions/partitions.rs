@@ -596,7 +596,7 @@ fn lock_schema(schema: Oid) -> Result<(), Error> {
 /// How a partition is removed. A table referenced by foreign keys cannot be dropped. Detaching it
 /// removes those references, and fails if any row is referenced.
 fn removal_of(partition: Oid, detach: bool) -> Change {
-    if detach || is_referenced(partition) {
+    if detach || related::is_referenced(partition) {
         Change::Detach(partition)
     } else {
         Change::Drop(partition)
@@ -649,12 +649,6 @@ fn owned_sequences(table: Oid) -> Vec<Oid> {
         catalog::tree_of("$1")
     );
     select(&query, &[table.into()], |row| row.get(1))
-}
-
-/// Whether foreign keys reference that table.
-fn is_referenced(table: Oid) -> bool {
-    let query = "SELECT true FROM pg_constraint WHERE contype = 'f' AND confrelid = $1 LIMIT 1";
-    !select(query, &[table.into()], |row| row.get::<bool>(1)).is_empty()
 }
 
 fn check_owner(table: Oid) -> Result<Relation, Error> {

@@ -1,18 +1,20 @@
 //! `create_shard`, `advance_shard`, `claim_shard`.
 
+use crate::adopt::adopted;
 use crate::arguments;
 use crate::error::{Argument, Error};
 use crate::generator;
-use crate::pg::catalog;
+use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::Regnamespace;
-use crate::pg::spi;
+use crate::pg::spi::{self, Row};
 use crate::pg::subtransaction;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{IdSequence, read};
+use crate::shard::columns::Column;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -84,7 +86,11 @@ fn create_shard(
             return Ok(Regnamespace(existing.schema));
         }
         check_may_make(&new, if_not_exists, trust)?;
-        let (made, existing) = new.make(epoch, trust, generator::examine)?;
+        let examine = |sequence| {
+            generator::examine(sequence)?;
+            check_has_no_other_use(sequence, shard)
+        };
+        let (made, existing) = new.make(epoch, trust, examine)?;
         if let Some(sequence) = existing {
             warn_if_sequence_is_ahead(shard, sequence);
         }
@@ -97,6 +103,33 @@ fn create_shard(
 fn warn_if_sequence_is_ahead(shard: Shard, sequence: IdSequence) {
     if let Some(last) = read::last_value(sequence.oid).filter(|last| *last <= hlc::VALUE_MAX) {
         generator::warn_if_ahead(shard, sequence.epoch, last);
+    }
+}
+
+/// Checks that a sequence which is to be the clock of a shard belongs to no column, whose table
+/// could reset or drop it, and that no routine takes values from it, such as the original under
+/// another name: its ids and those of the shard could be the same.
+fn check_has_no_other_use(sequence: Oid, shard: Shard) -> Result<(), Error> {
+    let name = names::relation(sequence);
+    let query = "SELECT attrelid, attname::text FROM pg_depend
+         JOIN pg_attribute ON attrelid = refobjid AND attnum = refobjsubid
+         WHERE classid = 'pg_class'::regclass AND objid = $1 AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i')";
+    let owning =
+        |row: &Row| Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: true });
+    if let Some(column) = spi::select(query, &[sequence.into()], owning).first() {
+        let owner = catalog::relation(column.table).map_or(Oid::INVALID, |table| table.owner);
+        let (other, owner) = (column.qualified(), names::role(owner));
+        return Err(Error::SequenceShared { name, other, owner });
+    }
+    // A `next_id()` there is refused by its name.
+    let schema = catalog::relation(sequence).map(|relation| relation.schema);
+    let is_next_id = |it: &Function| it.name == "next_id" && Some(it.schema) == schema;
+    match adopted::other_user_of(sequence, is_next_id) {
+        Some(routine) => {
+            let (routine, shard) = (names::function(routine.oid), shard.number());
+            Err(Error::SequenceUsed { name, routine, shard })
+        }
+        None => Ok(()),
     }
 }
 

@@ -9,6 +9,8 @@ use crate::pg::sys::{self, InvalidSubTransactionId, NoLock};
 use crate::pg::text::push;
 use pgrx::memcxt::PgMemoryContexts;
 use pgrx::pg_sys::{self, AsPgCStr, Datum, Oid};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_int};
 
 /// A condition: whether a default, of a row `f` of `pg_attrdef`, is short enough to be read, as a
@@ -159,6 +161,39 @@ unsafe fn field_of<Row>(
         let field = field(&*pg_sys::GETSTRUCT(tuple).cast::<Row>());
         pg_sys::ReleaseSysCache(tuple);
         Some(field)
+    }
+}
+
+/// The types below domains. Other roles decide how many columns have a type, and how many domains
+/// stand one above the other. So each type is looked up once, and not kept in the caches.
+#[derive(Default)]
+pub struct BaseTypes(RefCell<FxHashMap<Oid, Oid>>);
+
+impl BaseTypes {
+    /// The type below a domain, or the type itself; `InvalidOid` if it does not exist.
+    pub fn of(&self, type_oid: Oid) -> Oid {
+        *self.0.borrow_mut().entry(type_oid).or_insert_with(|| base_type(type_oid))
+    }
+}
+
+fn base_type(type_oid: Oid) -> Oid {
+    const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::TYPEOID;
+    let below = |row: &pg_sys::FormData_pg_type| match row.typtype as u8 {
+        pg_sys::TYPTYPE_DOMAIN => row.typbasetype,
+        _ => Oid::INVALID,
+    };
+    let mut base = type_oid;
+    loop {
+        pgrx::check_for_interrupts!();
+        // SAFETY: the rows and the key of that cache.
+        match unsafe { field_of(CACHE, base, below) } {
+            Some(Oid::INVALID) => return base,
+            Some(next) => {
+                drop_from_syscache(CACHE, base);
+                base = next;
+            }
+            None => return Oid::INVALID,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The columns that a function or a shard fills with ids, and the newest id in them.
 
 use crate::error::Error;
-use crate::pg::catalog;
+use crate::pg::catalog::{self, BaseTypes};
 use crate::pg::greatest::{self, NotScanned};
 use crate::pg::guc;
 use crate::pg::locks;
@@ -37,13 +37,6 @@ impl Column {
         format!("{}.{}", names::relation(self.table), quote_identifier(&self.name))
     }
 }
-
-/// Whether the type of `a`, a row of `pg_attribute`, is bigint or a domain over it.
-const IS_BIGINT: &str = "CASE WHEN a.atttypid = 'int8'::regtype THEN true ELSE (
-    WITH RECURSIVE bases (oid) AS (
-        SELECT typbasetype FROM pg_type WHERE oid = a.atttypid AND typtype = 'd'
-        UNION SELECT typbasetype FROM bases JOIN pg_type USING (oid) WHERE typtype = 'd')
-    SELECT EXISTS (SELECT FROM bases WHERE oid = 'int8'::regtype)) END";
 
 /// The columns whose default calls a function. Any role can name the function by its OID, which is
 /// no call and needs no privilege, in any number of defaults. Those are read once, and later only
@@ -120,7 +113,7 @@ fn columns_depending_on(
     among: Option<Vec<Oid>>,
 ) -> Vec<(Oid, Column)> {
     let query = format!(
-        "SELECT a.attrelid, a.attname::text, {IS_BIGINT}, f.oid
+        "SELECT a.attrelid, a.attname::text, a.atttypid, f.oid
          FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
          JOIN pg_attribute AS a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
          JOIN pg_class AS c ON c.oid = a.attrelid
@@ -129,8 +122,10 @@ fn columns_depending_on(
          AND NOT pg_is_other_temp_schema(c.relnamespace) AND {condition}
          ORDER BY a.attrelid, a.attnum"
     );
+    let types = BaseTypes::default();
     select(&query, &[class.into(), object.into(), among.into()], |row| {
-        let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
+        let is_bigint = types.of(row.get(3)?) == pg_sys::INT8OID;
+        let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint };
         Some((row.get(4)?, column))
     })
 }
@@ -164,23 +159,37 @@ pub fn shown_default(definition: &Definition, own_schema: Oid) -> String {
         "[{](?!FUNCEXPR |RELABELTYPE |COERCEVIAIO |COERCETODOMAIN |CONST :consttype (23|2205) )";
     // It shows the name of a type, which may have been dropped.
     let explicit_cast = ":(relabel|coerce|coercion)format [01] ";
+    let generators: Vec<String> = generators(definition, own_schema)
+        .iter()
+        .map(|function| function.to_u32().to_string())
+        .collect();
+    // The text is only read of a default that depends on one of these functions.
+    let depends = format!(
+        "EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_attrdef'::regclass AND objid = f.oid
+             AND refclassid = 'pg_proc'::regclass AND refobjid = ANY ('{{{}}}'::oid[]))",
+        generators.join(",")
+    );
+    // PostgreSQL's own objects have OIDs below 16384.
+    let other_function = format!(
+        ":funcid (?!([0-9]{{1,4}}|1[0-5][0-9]{{3}}|16[0-2][0-9]{{2}}|163[0-7][0-9]|1638[0-3]|{}) )",
+        generators.join("|")
+    );
+    format!(
+        "CASE WHEN {is_short} AND {depends} AND f.adbin::text !~ '{other_node}' AND f.adbin::text !~ '{other_function}'
+             AND f.adbin::text !~ '{explicit_cast}'
+             THEN pg_get_expr(f.adbin, 0::oid) END"
+    )
+}
+
+/// The functions that the defaults in [`defaults_of`] call.
+fn generators(definition: &Definition, own_schema: Oid) -> Vec<Oid> {
     let (by_number, sequence) = (pg_sys::INT4OID, pg_sys::REGCLASSOID);
     let generators = [
         catalog::function_in(definition.schema, "next_id", &[]),
         catalog::function_in(own_schema, "next_id", &[by_number]),
         catalog::function_in(own_schema, "next_id", &[by_number, sequence]),
     ];
-    let generators: String =
-        generators.iter().flatten().map(|it| format!("|{}", it.oid.to_u32())).collect();
-    // PostgreSQL's own objects have OIDs below 16384.
-    let other_function = format!(
-        ":funcid (?!([0-9]{{1,4}}|1[0-5][0-9]{{3}}|16[0-2][0-9]{{2}}|163[0-7][0-9]|1638[0-3]{generators}) )"
-    );
-    format!(
-        "CASE WHEN {is_short} AND f.adbin::text !~ '{other_node}' AND f.adbin::text !~ '{other_function}'
-             AND f.adbin::text !~ '{explicit_cast}'
-             THEN pg_get_expr(f.adbin, 0::oid) END"
-    )
+    generators.into_iter().flatten().map(|function| function.oid).collect()
 }
 
 /// The value of `tgargs` for the trigger function `next_id_trigger`, for ids of the shard in a
@@ -231,7 +240,7 @@ fn columns_filled_by(
              JOIN pg_attribute AS a ON a.attrelid = c.oid
              WHERE c.relnamespace = $1 AND tgfoid = $3 AND tgargs = {}
          )
-         SELECT p.oid, a.attname::text, {IS_BIGINT}
+         SELECT p.oid, a.attname::text, a.atttypid
          FROM filled JOIN pg_class AS c ON c.oid = relation JOIN pg_attribute AS a ON a.attrelid = relation AND a.attnum = number
          JOIN pg_class AS p ON p.relnamespace = c.relnamespace AND (p.oid = c.oid OR p.relkind = c.relkind AND {})
          WHERE c.relkind IN ('r', 'p') AND {} AND a.attnum > 0 AND NOT a.attisdropped
@@ -247,9 +256,11 @@ fn columns_filled_by(
     let trigger =
         catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
     let arguments = [definition.schema.into(), defaults.into(), trigger.into()];
+    let types = BaseTypes::default();
     guc::with(&[guc::ALL_TABLES], || {
         select(&query, &arguments, |row| {
-            Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? })
+            let is_bigint = types.of(row.get(3)?) == pg_sys::INT8OID;
+            Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint })
         })
     })
 }

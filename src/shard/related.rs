@@ -8,6 +8,7 @@
 
 use crate::error::Error;
 use crate::pg::catalog;
+use crate::pg::guc;
 use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
 use crate::pg::spi::select;
@@ -48,6 +49,13 @@ enum Tie {
     Removed,
 }
 
+/// The foreign keys that reference a table, by indexes: any role that can create tables decides how
+/// many there are in all.
+const REFERENCING: &str = "(SELECT c.* FROM pg_depend AS d
+     CROSS JOIN LATERAL (SELECT * FROM pg_constraint WHERE oid = d.objid OFFSET 0) AS c
+     WHERE d.classid = 'pg_constraint'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = {table}
+     AND d.deptype = 'n' AND c.contype = 'f' AND c.confrelid = {table})";
+
 const TIES: [Tie; 7] = [
     Tie::Ancestor,
     Tie::Referencing,
@@ -61,24 +69,26 @@ const TIES: [Tie; 7] = [
 impl Change {
     /// The query for the tables that have a tie themselves: the number of the tie, and the table.
     /// $1 is the table that is changed, $2 the partition of it that is detached.
-    fn query(self) -> &'static str {
+    fn query(self) -> String {
         match self {
-            Change::Attach => {
+            Change::Attach => format!(
                 "SELECT 0, $1
                  UNION SELECT 2, confrelid FROM pg_constraint WHERE contype = 'f' AND conrelid = $1
                  UNION SELECT 3, partdefid FROM pg_partitioned_table WHERE partrelid = $1
-                 UNION SELECT 4, conrelid FROM pg_constraint AS c WHERE contype = 'f' AND confrelid = $1
-                     AND NOT EXISTS (SELECT FROM pg_constraint AS above WHERE above.oid = c.conparentid AND above.conrelid <> c.conrelid)"
-            }
-            Change::Detach(_) => {
+                 UNION SELECT 4, conrelid FROM {} AS c
+                 WHERE NOT EXISTS (SELECT FROM pg_constraint AS above WHERE above.oid = c.conparentid AND above.conrelid <> c.conrelid)",
+                REFERENCING.replace("{table}", "$1")
+            ),
+            Change::Detach(_) => format!(
                 "SELECT 0, $1
-                 UNION SELECT v.tie, v.oid FROM pg_constraint, LATERAL (VALUES (1, conrelid), (3, confrelid)) AS v(tie, oid)
-                 WHERE contype = 'f' AND confrelid = $2 AND conparentid <> 0
+                 UNION SELECT v.tie, v.oid FROM {} AS c, LATERAL (VALUES (1, conrelid), (3, confrelid)) AS v(tie, oid)
+                 WHERE conparentid <> 0
                  UNION SELECT 5, confrelid FROM pg_constraint WHERE contype = 'f' AND conrelid = $2
-                 UNION SELECT 6, $2"
-            }
-            Change::Drop(_) => "SELECT 6, $2 WHERE $1 <> 0",
-            Change::Alter => "SELECT 3, $1",
+                 UNION SELECT 6, $2",
+                REFERENCING.replace("{table}", "$2")
+            ),
+            Change::Drop(_) => "SELECT 6, $2 WHERE $1 <> 0".into(),
+            Change::Alter => "SELECT 3, $1".into(),
         }
     }
 
@@ -99,14 +109,25 @@ fn related(table: Oid, change: Change) -> Vec<Related> {
              UNION SELECT tie, next.oid, level + next.step FROM tree CROSS JOIN LATERAL (
                  SELECT inhparent, -1 FROM pg_inherits WHERE inhrelid = tree.oid AND level <= 0
                  UNION ALL SELECT inhrelid, 1 FROM pg_inherits WHERE inhparent = tree.oid AND level >= 0 AND tie NOT IN (0, 4)
-             ) AS next(oid, step) JOIN pg_class AS c ON c.oid = CASE step WHEN 1 THEN next.oid ELSE tree.oid END
+             ) AS next(oid, step) CROSS JOIN LATERAL (
+                 SELECT relispartition FROM pg_class WHERE pg_class.oid = CASE step WHEN 1 THEN next.oid ELSE tree.oid END OFFSET 0) AS c
              WHERE c.relispartition
          ) SELECT tie, oid, level < 0 FROM tree WHERE oid <> 0 ORDER BY tie IN (3, 6), tie, level, oid",
         change.query()
     );
-    select(&query, &[table.into(), change.partition().into()], |row| {
-        let tie = TIES[row.get::<i32>(1)? as usize];
-        Some(Related { oid: row.get(2)?, tie, is_above: row.get(3)? })
+    guc::with(&[guc::BY_INDEX], || {
+        select(&query, &[table.into(), change.partition().into()], |row| {
+            let tie = TIES[row.get::<i32>(1)? as usize];
+            Some(Related { oid: row.get(2)?, tie, is_above: row.get(3)? })
+        })
+    })
+}
+
+/// Whether foreign keys reference a table.
+pub fn is_referenced(table: Oid) -> bool {
+    let query = format!("SELECT true FROM {} AS c LIMIT 1", REFERENCING.replace("{table}", "$1"));
+    guc::with(&[guc::BY_INDEX], || {
+        !select(&query, &[table.into()], |row| row.get::<bool>(1)).is_empty()
     })
 }
 

@@ -1111,6 +1111,71 @@ fn many_tables_of_others_do_not_use_up_the_locks() {
     run(&mut owner, "ALTER TABLE insta9.wide ALTER c9 DROP DEFAULT; SELECT adopt_shard(9)");
 }
 
+/// Other roles decide how many domains are below the type of a column, and how many defaults there
+/// are in a schema. Those that no id depends on add little to the time for which writers wait.
+#[test]
+fn domains_and_defaults_of_others_delay_no_writers() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut owner = server.connect();
+    let columns = |of: &str, count: i32| {
+        format!(
+            "(SELECT string_agg(format('c%s {of}', i), ', ') FROM generate_series(1, {count}) AS i)"
+        )
+    };
+    run(
+        &mut owner,
+        &format!(
+            "CREATE EXTENSION instagram_id; SELECT create_shard(5); {}; {}; CREATE ROLE mallory;
+             CREATE SCHEMA mal AUTHORIZATION mallory; GRANT ALL ON SCHEMA insta7, insta8 TO mallory;
+             CREATE TABLE insta5.a (id bigserial PRIMARY KEY); CREATE TABLE insta5.b (id bigserial PRIMARY KEY);
+             GRANT USAGE ON SCHEMA insta5 TO mallory; GRANT REFERENCES ON insta5.a, insta5.b TO mallory;
+             SET ROLE mallory; CREATE DOMAIN mal.d0 AS bigint;
+             DO $$ BEGIN
+                 FOR n IN 1..2000 LOOP EXECUTE format('CREATE DOMAIN mal.d%s AS mal.d%s', n, n - 1); END LOOP;
+                 FOR n IN 1..40 LOOP
+                     EXECUTE format('CREATE TABLE insta7.m%s (%s)', n, {});
+                     EXECUTE format('CREATE TABLE insta8.m%s (%s)', n, {});
+                 END LOOP;
+                 EXECUTE format('CREATE TABLE mal.a (%s)', {});
+                 EXECUTE format('CREATE TABLE mal.b (%s)', {});
+             END $$;
+             RESET ROLE",
+            original_of_shard(7),
+            original_of_shard(8),
+            columns("mal.d2000 DEFAULT insta7.next_id()", 8),
+            columns("bigint DEFAULT insta8.next_id()", 8),
+            columns("mal.d2000 REFERENCES insta5.a", 300),
+            columns("bigint REFERENCES insta5.b", 300),
+        ),
+    );
+    let pid = one(&mut owner, "SELECT pg_backend_pid()");
+    let mut slow_ones = vec![];
+    let mut compare = |statement: &str, other: &str| {
+        let [slow, fast] = [statement, other].map(|statement| {
+            let before = cpu_time(pid);
+            run(&mut owner, statement);
+            cpu_time(pid) - before
+        });
+        if slow > 3 * fast + Duration::from_millis(200) {
+            slow_ones.push(format!("{statement}: {slow:.1?}; {other}: {fast:.1?}"));
+        }
+    };
+    compare("SELECT adopt_shard(7)", "SELECT adopt_shard(8)");
+    let references = "SELECT adopt_table(5, 'insta5.";
+    compare(&format!("{references}a')"), &format!("{references}b')"));
+    let long = format!("{}1{}", "int4pl(1, ".repeat(50), ")".repeat(50));
+    run(
+        &mut server.connect(),
+        &format!(
+            "SET ROLE mallory;
+             DO $$ BEGIN FOR n IN 1..3 LOOP EXECUTE format('CREATE TABLE insta7.wide%s (%s)', n, {}); END LOOP; END $$",
+            columns(&format!("int DEFAULT {long}"), 1500)
+        ),
+    );
+    compare("SELECT unadopt_shard(7)", "SELECT unadopt_shard(8)");
+    assert!(slow_ones.is_empty(), "{slow_ones:#?}");
+}
+
 /// A role that may use the sequence has many long functions that name other ones like it. An
 /// adoption that reads them can be cancelled meanwhile.
 #[test]

@@ -44,6 +44,32 @@ fn repeat_under_load(
     (calls, longest)
 }
 
+/// To drop a partition takes no longer if the table has many, or if other roles have many tables:
+/// readers of the table wait meanwhile.
+#[test]
+fn partitions_are_dropped_without_a_search_for_each() {
+    let server = Server::start(&[("fsync", "off")]);
+    let mut client = server.connect();
+    run(&mut client, "CREATE EXTENSION instagram_id; SELECT create_shard(5)");
+    let pid = one(&mut client, "SELECT pg_backend_pid()");
+    let epoch = "'2011-08-24 21:07:01.721+00'";
+    let [few, many] = [100, 1000].map(|days| {
+        run(
+            &mut client,
+            &format!(
+                "CREATE TABLE t{days} (id bigint) PARTITION BY RANGE (id);
+                 SELECT create_id_partitions('t{days}', 'day', 1, now() - interval '{days} days', {epoch})"
+            ),
+        );
+        let drop = format!("drop_old_id_partitions('t{days}', now() - interval '50 days', {epoch})");
+        let before = cpu_time(pid);
+        let count: i64 = one(&mut client, &format!("SELECT count(*) FROM {drop}"));
+        (cpu_time(pid) - before) / u32::try_from(count).unwrap()
+    });
+    println!("CPU time to drop one of many partitions: {many:.1?}, one of few: {few:.1?}");
+    assert!(many < 2 * few, "{many:?}, {few:?}");
+}
+
 /// Writers continue while sessions create and drop partitions of all sizes, some of which are
 /// rolled back. The test also creates a partition of 0.3 s for every 0.7 s, so that the partition
 /// of the current time changes often.

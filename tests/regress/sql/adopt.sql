@@ -43,6 +43,11 @@ CREATE TEMP TABLE before AS SELECT * FROM pg_temp.state;
 -- Before adoption it is not a shard, and the error says so.
 SELECT * FROM raises('SELECT next_id(500)');
 SELECT * FROM raises('SELECT create_shard(500, if_not_exists => true)');
+-- Nor under another name.
+BEGIN;
+ALTER FUNCTION insta500.next_id() RENAME TO generate_id;
+SELECT * FROM raises('SELECT create_shard(500, if_not_exists => true)');
+ROLLBACK;
 -- A dry run returns everything and changes nothing.
 SELECT max(id) AS newest FROM (SELECT id FROM insta500.photos UNION ALL SELECT id FROM insta500.likes) AS all_ids \gset
 SELECT last_value AS counter FROM insta500.table_id_seq \gset

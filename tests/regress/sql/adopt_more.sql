@@ -208,8 +208,20 @@ CREATE TABLE insta528.parted (id bigint) PARTITION BY RANGE (id);
 CREATE TABLE insta528.part PARTITION OF insta528.parted (id DEFAULT next_id(528)) DEFAULT;
 SELECT message FROM raises('SELECT unadopt_shard(528)');
 DROP TABLE insta528.parted;
+-- A default or a function that names the sequence would go on generating ids by another rule. That of a role that may not use the
+-- sequence does not count.
+CREATE TABLE albums (id bigint DEFAULT next_id(528, 'insta528.table_id_seq', '2020-01-01'));
+SELECT state, message, detail, hint FROM raises('SELECT unadopt_shard(528)');
+ALTER TABLE albums OWNER TO regress_id_app;
+CREATE FUNCTION album() RETURNS bigint LANGUAGE sql RETURN next_id(528, 'insta528.table_id_seq', '2020-01-01');
+SELECT message FROM raises('SELECT unadopt_shard(528)');
+ALTER FUNCTION album() OWNER TO regress_id_app;
 SELECT unadopt_shard(528);
 INSERT INTO insta528.by_trigger VALUES (DEFAULT) RETURNING id_shard(id);
+-- The sequence of a serial does not become the clock of a shard.
+CREATE SCHEMA insta599;
+CREATE TABLE insta599."table" (id bigserial);
+SELECT state, message FROM raises('SELECT create_shard(599, if_not_exists => true)');
 ROLLBACK;
 -- The kept original is only for its owner, also if default privileges grant new functions to others.
 BEGIN;
