@@ -32,12 +32,14 @@ PG_CONFIG = pg_config
 pkglibdir := $(shell $(PG_CONFIG) --pkglibdir 2>/dev/null)
 bindir := $(shell $(PG_CONFIG) --bindir 2>/dev/null)
 extensiondir := $(shell $(PG_CONFIG) --sharedir 2>/dev/null)/extension
+# With PROFILE=dev, for tests, the library is built in a third of the time.
+PROFILE = release
 # The libraries for several PostgreSQL installations stand side by side here.
-package = target/package
+package = target/package/$(PROFILE)
 library = $(package)$(pkglibdir)/instagram_id.so
 # The command instagram_id_shards, which is the same for all majors, and where it is installed: by default among
 # PostgreSQL's own programs.
-command = $(package)/command/instagram_id_shards
+command = target/package/command/instagram_id_shards
 commanddir := $(bindir)
 man1dir := $(shell $(PG_CONFIG) --mandir 2>/dev/null)/man1
 
@@ -50,7 +52,7 @@ $(command): Cargo.toml Cargo.lock core/Cargo.toml cli/Cargo.toml $(shell find co
 	scripts/build_command.sh '$(dir $@)'
 
 $(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock $(shell find src core/src core/Cargo.toml -type f)
-	scripts/build.sh '$(PG_CONFIG)' '$@'
+	scripts/build.sh '$(PG_CONFIG)' '$@' '$(PROFILE)'
 
 # These targets need the paths of a PostgreSQL.
 ifeq ($(pkglibdir),)
@@ -77,13 +79,13 @@ $(take_over): portable/take_over.sql sql/instagram_id--1.0.0.sql
 
 install-extension: $(library) $(take_over)
 	install -d '$(DESTDIR)$(pkglibdir)' '$(DESTDIR)$(extensiondir)'
-	install -m 755 '$(library)' '$(DESTDIR)$(pkglibdir)/'
+	install -m 755 '$(library)' '$(DESTDIR)$(pkglibdir)/instagram_id.so'
 	install -m 644 instagram_id.control sql/instagram_id--*.sql $(take_over) '$(DESTDIR)$(extensiondir)/'
 
 install-command: $(command)
 	install -d '$(DESTDIR)$(commanddir)' '$(DESTDIR)$(man1dir)'
 	install -m 755 '$(command)' '$(DESTDIR)$(commanddir)/'
-	install -m 644 '$(package)/command/'*.1 '$(DESTDIR)$(man1dir)/'
+	install -m 644 '$(dir $(command))'*.1 '$(DESTDIR)$(man1dir)/'
 
 uninstall:
 	rm -f '$(DESTDIR)$(pkglibdir)/instagram_id.so' '$(DESTDIR)$(extensiondir)/'instagram_id* \

@@ -19,7 +19,6 @@ major=${MAJORS:-$(debian_major)}
 require_servers "$major"
 export PG_CONFIG=${pg_config_of[$major]}
 build_for "$PG_CONFIG"
-install() { make --no-print-directory install PG_CONFIG="$PG_CONFIG" >/dev/null; }
 
 if [ -z "${T:-}" ]; then
     say "Format and lint"
@@ -27,7 +26,7 @@ if [ -z "${T:-}" ]; then
     cargo clippy --quiet $(workspace "$major") --all-targets -- -D warnings
     say "Tests that need no server"
     unit_tests "$major"
-    install
+    install_for_tests "$PG_CONFIG" >/dev/null
     say "Regression and isolation tests, and the quick ones of the live tests"
     status=0
     quick_live_tests "$major" >"$SCRATCH/live.log" 2>&1 &
@@ -53,7 +52,7 @@ filter="(test($T) - test(/::pg_[^:]*\$/)) & $(applies "$major")"
 read -ra tests <<<"$(workspace "$major")"
 on_server=$(cargo nextest list "${tests[@]}" -E "$filter & package(instagram_id_live) & kind(test) - binary(tidy)" 2>"$SCRATCH/list.log") ||
     { cat "$SCRATCH/list.log" >&2; exit 1; }
-if [ -n "$regress$isolation$on_server" ]; then install; fi
+if [ -n "$regress$isolation$on_server" ]; then install_for_tests "$PG_CONFIG" >/dev/null; fi
 if [ -n "$regress$isolation" ]; then sql_tests "$PG_CONFIG" "$regress" "$isolation"; fi
 found=fail
 if [ -n "$regress$isolation" ]; then found=pass; fi

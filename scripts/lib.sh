@@ -214,8 +214,36 @@ applies() { echo "not test(/(^|::)($(of_other_majors "$1"))::/)"; }
 has_extension() { [ -f "$("$1" --sharedir)/extension/$2.control" ]; }
 
 # workspace MAJOR: the packages and features of each build for tests, as options of cargo. With those of
-# other packages it would build the dependencies again, since their features would be others.
-workspace() { echo "--workspace --no-default-features --features instagram_id/pg$1,instagram_id/pg_test"; }
+# other packages it would build the dependencies again, since their features would be others. A major
+# with a manifest of its own builds its library with that.
+workspace() {
+    if [ "$(manifest_of "$1")" = Cargo.toml ]; then
+        echo "--workspace --no-default-features --features instagram_id/pg$1,instagram_id/pg_test"
+    else
+        echo "-p instagram_id_live -p instagram_id_shards"
+    fi
+}
+
+# install_for_tests PG_CONFIG: builds the extension and the command, and installs them. Tests use the
+# dev profile: it is built in a third of the time, and checks the preconditions of unsafe code. Long
+# tests, with TORTURE, use what users install.
+install_for_tests() {
+    local pg_config=$1 major built=${CARGO_TARGET_DIR:-target}/debug
+    local make=(make --no-print-directory PG_CONFIG="$pg_config")
+    major=$(major_of "$pg_config")
+    if [ -n "${TORTURE:-}" ]; then "${make[@]}" install; return; fi
+    "$ROOT/scripts/setup.sh" command
+    build_for "$pg_config"
+    if [ "$(manifest_of "$major")" = Cargo.toml ]; then
+        # With an example, cargo builds the dependencies with the features that tests need.
+        with_progress "Building for PostgreSQL $major" \
+            cargo build --locked $(workspace "$major") --lib --bin instagram_id_shards --examples &&
+            "${make[@]}" install-extension library="$built/libinstagram_id.so" -o "$built/libinstagram_id.so"
+    else
+        "${make[@]}" install-extension PROFILE=dev &&
+            with_progress "Building instagram_id_shards" cargo build --locked $(workspace "$major") --bin instagram_id_shards
+    fi && install -m 755 "$built/instagram_id_shards" "$("$pg_config" --bindir)/"
+}
 
 # quick_live_tests MAJOR: runs the quick ones, with few random calls. PG_CONFIG names the
 # PostgreSQL.

@@ -66,9 +66,8 @@ tested() { timed "$1" counted "$@"; }
 
 # The tests of the crates' libraries: those without a server, and those inside one, which pgrx-tests
 # starts, as the user postgres if this is root. They have names that begin with pg_, and call a
-# function of this name without pg_ in the schema tests. The extension is installed here, so
-# pgrx-tests has nothing to install, which it would do with cargo-pgrx. With an example, cargo builds
-# the dependencies with the features that tests need. In a subshell, whose trap installs the
+# function of this name without pg_ in the schema tests. The extension is installed, so pgrx-tests has
+# nothing to install, which it would do with cargo-pgrx. In a subshell, whose trap installs the
 # extension's own script again, even if the tests are interrupted.
 crate_tests() (
     local major=$1 pg_config=${pg_config_of[$1]} pgdata extension options
@@ -80,10 +79,10 @@ crate_tests() (
         harness+=(CARGO_PGRX_TEST_RUNAS=postgres)
     fi
     restore() { install -m 644 instagram_id.control sql/instagram_id--*.sql "$extension/"; }
-    scripts/setup.sh harness && build_for "$pg_config" && cargo build "${options[@]}" --examples || exit
+    scripts/setup.sh harness && build_for "$pg_config" || exit
     extension=$("$pg_config" --sharedir)/extension
-    install -m 755 "${CARGO_TARGET_DIR:-target}/debug/libinstagram_id.so" "$("$pg_config" --pkglibdir)/instagram_id.so" &&
-        restore && trap restore EXIT &&
+    trap restore EXIT
+    restore &&
         cargo test "${options[@]}" -- --list | sed -n "1i CREATE SCHEMA tests;
             s/.*::pg_\([^:]*\): test\$/CREATE FUNCTION tests.\1() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', '\1_wrapper';/p" \
             >>"$extension/instagram_id--$(version_of_extension).sql" &&
@@ -130,12 +129,8 @@ filter_for() {
 
 newest=$(printf '%s\n' $majors | sort -n | tail -n 1)
 for major in $majors; do
-    make --no-print-directory PG_CONFIG="${pg_config_of[$major]}" >"$SCRATCH/build.log" 2>&1 &
-    build=$!
-    # Before the release is installed, because these tests install their own library.
+    timed "PostgreSQL $major: the build" install_for_tests "${pg_config_of[$major]}"
     if [ -z "$only" ] && ! is_brief "$major"; then tested "PostgreSQL $major: tests of the crate" crate_tests "$major"; fi
-    timed "PostgreSQL $major: the rest of the build" finish "$SCRATCH/build.log" "$build"
-    make --no-print-directory install PG_CONFIG="${pg_config_of[$major]}"
 done
 no_server_tests() {
     cargo nextest run $(workspace "${majors%% *}") --bins --examples --test bodies --test models --test specification --test vectors \

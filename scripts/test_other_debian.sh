@@ -25,7 +25,7 @@ test_here() {
     # they would keep the build of another checkout if it is newer than the files of this one.
     rm -rf target/package
     find target -path '*/.fingerprint/instagram_id*' -prune -exec rm -rf {} +
-    make --no-print-directory install PG_CONFIG="$PG_CONFIG"
+    install_for_tests "$PG_CONFIG"
     say "PostgreSQL $major: $("$PG_CONFIG" --version)"
     sql_tests "$PG_CONFIG"
     portable_tests "$PG_CONFIG"
@@ -36,7 +36,7 @@ test_here() {
     for name in pg_partman timescaledb pg_tle; do
         if ! has_extension "$PG_CONFIG" "$name"; then skipped+=(--skip "$name"); fi
     done
-    cargo test --locked -p instagram_id_live --test live --test packages -- --test-threads="${JOBS:-$((3 * $(nproc)))}" \
+    cargo test --locked $(workspace "$major") --test live --test packages -- --test-threads="${JOBS:-$((3 * $(nproc)))}" \
         "${skipped[@]}" "${tests[@]}"
 }
 

@@ -757,6 +757,19 @@ impl Takeover {
     fn starts_with_setting(clocks: [i64; 3], more: u8) -> Vec<State> {
         let none = Budget::default;
         vec![
+            // One node after another is removed, and some of them generate ids after that.
+            Takeover::start_with_setting(
+                clocks,
+                3,
+                Budget {
+                    moves: 2,
+                    ids: 2,
+                    attempts: 2 + more,
+                    removals: 2,
+                    late_ids: 1 + more,
+                    ..none()
+                },
+            ),
             // A third node is not reached, or the last owner is removed.
             Takeover::start_with_setting(
                 clocks,
@@ -779,19 +792,6 @@ impl Takeover {
                     leaps: 1,
                     removals: 1,
                     failures: more,
-                    ..none()
-                },
-            ),
-            // One node after another is removed, and some of them generate ids after that.
-            Takeover::start_with_setting(
-                clocks,
-                3,
-                Budget {
-                    moves: 2,
-                    ids: 2,
-                    attempts: 2 + more,
-                    removals: 2,
-                    late_ids: 1 + more,
                     ..none()
                 },
             ),
@@ -1063,7 +1063,7 @@ impl Protocol for Takeover {
         };
         let clocks = if size == Size::Large { &CLOCKS[..] } else { &CLOCKS[..1] };
         let all_starts = |clocks: &[i64; 3]| {
-            starts(*clocks).into_iter().chain(Takeover::starts_with_setting(*clocks, more))
+            Takeover::starts_with_setting(*clocks, more).into_iter().chain(starts(*clocks))
         };
         let all = clocks.iter().flat_map(all_starts);
         all.map(|start| Takeover { start, fault }).collect()

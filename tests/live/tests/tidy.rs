@@ -90,8 +90,6 @@ fn manifests_differ_only_in_pgrx() {
         "[dev-dependencies]",
         "pgrx-tests = ",
         "proptest = ",
-        "[profile.dev.package",
-        "debug = false",
         // So does the profile of the command.
         "[profile.command]",
         "inherits = ",
