@@ -137,12 +137,12 @@ fn check_has_no_other_use(sequence: Oid, shard: Shard) -> Result<(), Error> {
 /// caller may create the shard in it.
 fn check_may_make(new: &ShardParts, if_not_exists: bool, trust: Trust) -> Result<(), Error> {
     let existing = catalog::schema_oid(&new.schema);
+    if existing == new.own_schema {
+        return Err(Error::SchemaOfExtension(new.shard.number()));
+    }
     if !if_not_exists && existing != Oid::INVALID {
         let (shard, name) = (new.shard.number(), new.schema.clone());
         let schema = quote_identifier(&name);
-        if existing == new.own_schema {
-            return Err(Error::SchemaOfExtension(shard));
-        }
         // The hint is for a schema whose owner is trusted.
         trust.check_schema(new.shard, existing)?;
         return Err(Error::SchemaExists { shard, schema, name });
