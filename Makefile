@@ -32,7 +32,7 @@ PG_CONFIG = pg_config
 pkglibdir := $(shell $(PG_CONFIG) --pkglibdir 2>/dev/null)
 bindir := $(shell $(PG_CONFIG) --bindir 2>/dev/null)
 extensiondir := $(shell $(PG_CONFIG) --sharedir 2>/dev/null)/extension
-# With PROFILE=dev, for tests, the library is built in a third of the time.
+# dev for tests.
 PROFILE = release
 # The libraries for several PostgreSQL installations stand side by side here.
 package = target/package/$(PROFILE)

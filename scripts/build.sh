@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # build.sh PG_CONFIG FILE [PROFILE]: builds the extension's library for this PostgreSQL, as FILE, with
-# this profile of cargo: release, or dev, which takes a third of the time.
+# this profile of cargo, by default release.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"

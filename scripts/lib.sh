@@ -220,18 +220,16 @@ workspace() {
     if [ "$(manifest_of "$1")" = Cargo.toml ]; then
         echo "--workspace --no-default-features --features instagram_id/pg$1,instagram_id/pg_test"
     else
-        echo "-p instagram_id_live -p instagram_id_shards"
+        echo "-p instagram_id_core -p instagram_id_live -p instagram_id_shards"
     fi
 }
 
 # install_for_tests PG_CONFIG: builds the extension and the command, and installs them. Tests use the
-# dev profile: it is built in a third of the time, and checks the preconditions of unsafe code. Long
-# tests, with TORTURE, use what users install.
+# dev profile, which checks the preconditions of unsafe code.
 install_for_tests() {
     local pg_config=$1 major built=${CARGO_TARGET_DIR:-target}/debug
     local make=(make --no-print-directory PG_CONFIG="$pg_config")
     major=$(major_of "$pg_config")
-    if [ -n "${TORTURE:-}" ]; then "${make[@]}" install; return; fi
     "$ROOT/scripts/setup.sh" command
     build_for "$pg_config"
     if [ "$(manifest_of "$major")" = Cargo.toml ]; then
@@ -243,6 +241,11 @@ install_for_tests() {
         "${make[@]}" install-extension PROFILE=dev &&
             with_progress "Building instagram_id_shards" cargo build --locked $(workspace "$major") --bin instagram_id_shards
     fi && install -m 755 "$built/instagram_id_shards" "$("$pg_config" --bindir)/"
+}
+
+# install_release PG_CONFIG: installs what users install, for long tests and those of a release.
+install_release() {
+    if [ -n "${TORTURE:-}${RELEASE:-}" ]; then make --no-print-directory install PG_CONFIG="$1"; fi
 }
 
 # quick_live_tests MAJOR: runs the quick ones, with few random calls. PG_CONFIG names the

@@ -11,7 +11,8 @@
 #   BRIEF="16 17" test.sh            on these of the majors, only tests that may differ between majors
 #   PROGRAMS="contrib clients" ...   also these programs; by default contrib
 #   JOBS=6 test.sh                   with this many live tests in parallel (default: three times the number of cores)
-#   TORTURE=1 test.sh                with longer tests
+#   RELEASE=1 test.sh                with the release build; otherwise the dev profile
+#   TORTURE=1 test.sh                the same, with longer tests
 #   SEED=123 test.sh                 with the random choices of the scenario that printed this
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -71,6 +72,7 @@ tested() { timed "$1" counted "$@"; }
 # extension's own script again, even if the tests are interrupted.
 crate_tests() (
     local major=$1 pg_config=${pg_config_of[$1]} pgdata extension options
+    if [ "$(manifest_of "$major")" != Cargo.toml ]; then not_tested "the crate's tests on PostgreSQL $major" "pgrx-tests is for other majors"; return; fi
     read -ra options <<<"$(workspace "$major") --lib"
     pgdata=$(mktemp -d "$SCRATCH/pgdata.XXXXXX")
     local harness=(env CARGO_PGRX=true CARGO_PGRX_TEST_PGDATA="$pgdata/data" USER="$(id -un)")
@@ -131,6 +133,7 @@ newest=$(printf '%s\n' $majors | sort -n | tail -n 1)
 for major in $majors; do
     timed "PostgreSQL $major: the build" install_for_tests "${pg_config_of[$major]}"
     if [ -z "$only" ] && ! is_brief "$major"; then tested "PostgreSQL $major: tests of the crate" crate_tests "$major"; fi
+    install_release "${pg_config_of[$major]}"
 done
 no_server_tests() {
     cargo nextest run $(workspace "${majors%% *}") --bins --examples --test bodies --test models --test specification --test vectors \

@@ -26,6 +26,7 @@ test_here() {
     rm -rf target/package
     find target -path '*/.fingerprint/instagram_id*' -prune -exec rm -rf {} +
     install_for_tests "$PG_CONFIG"
+    install_release "$PG_CONFIG"
     say "PostgreSQL $major: $("$PG_CONFIG" --version)"
     sql_tests "$PG_CONFIG"
     portable_tests "$PG_CONFIG"

@@ -643,10 +643,10 @@ errors! {
 
     /// `unadopt_shard()` finds the default of a column, or a function, that generates ids from the
     /// sequence of the original, and would still do so.
-    StillUsed { name: String, other: String, schema: String } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+    StillUsed { name: String, other: String, function: String } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
         "sequence {name} is also used by {other}",
-        detail("With the sequence, next_id() generates ids by another rule than the original, so the ids of both could be the same."),
-        hint("Let it call {schema}.next_id() instead.");
+        detail("It could still generate ids from the sequence, by another rule than the original, so ids of both could be the same."),
+        hint("Change it to call {function} instead, or not to name the sequence.");
 
     /// An adoption has waited for transactions that use the tables or the sequence: for 10 seconds,
     /// or for `lock_timeout` if that is shorter.
@@ -744,7 +744,9 @@ errors! {
         detail("The shard would end with this session."),
         hint("Use another {kind}.");
 
-    /// The sequence of the function serves another shard, or the default of a column.
+    /// The sequence of the function serves another shard, or the default of a column; or that which
+    /// `create_shard()` finds in the schema belongs to a column, or a default calls `nextval()` on
+    /// it.
     SequenceShared { name: String, other: String, owner: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is also used by {other} of role {owner}",
         detail("It would become the clock of the shard, and have no other use.");
@@ -761,8 +763,8 @@ errors! {
     SequenceUsed { name: String, routine: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is also used by routine {routine}",
         detail("It would become the clock of the shard, which that routine must not move."),
-        hint("If this is the PL/pgSQL original, adopt it with SELECT * FROM adopt_shard({shard}, function => {}). Otherwise drop it, or \
-            let it use another sequence.", literal(routine));
+        hint("If this is the PL/pgSQL original of the shard, adopt it with SELECT * FROM adopt_shard({shard}, function => {}). If it uses \
+            another sequence of this name, write the schema of that sequence into its body.", literal(routine));
 
     /// The shard passed to `adopt_shard()` is not that of the newest id.
     NewestOfAnotherShard { id: i64, column: String, is: u16, asked: u16, function: String } => ERRCODE_INVALID_PARAMETER_VALUE,
@@ -1205,7 +1207,7 @@ errors! {
         "ignoring defaults of other roles that name sequence {name}",
         detail("The owners of their tables have neither USAGE nor UPDATE on the sequence. The first of {count} is the default of \
             column {column} of role {owner}."),
-        hint("Do not insert into these tables as a role with one of these privileges, since that could move the clock of the shard.");
+        hint("Do not insert into these tables as a role with one of these privileges, since that could take values from the sequence.");
 
     /// WARNING of `adopt_shard()`: a column with ids is neither bigint nor a domain over it.
     KeysNotRead { column: String, shard: u16 } => ERRCODE_WARNING,

@@ -185,15 +185,7 @@ impl Adoption {
             let warning = Error::KeysNotRead { column: column.qualified(), shard };
             ErrorReport::from(warning).report(PgLogLevel::WARNING);
         }
-        let ignored = columns_of_owners(sequence, false);
-        if let Some(first) = ignored.first()
-            && let Some(table) = catalog::relation(first.table)
-        {
-            let (name, owner) = (names::relation(sequence), names::role(table.owner));
-            let (count, column) = (ignored.len(), first.qualified());
-            let notice = Error::DefaultsIgnored { name, count, column, owner };
-            ErrorReport::from(notice).report(PgLogLevel::NOTICE);
-        }
+        announce_ignored_defaults(sequence);
     }
 
     /// Checks that no other function uses the sequence.
@@ -289,5 +281,19 @@ impl Adoption {
             return Err(Error::NewestOfAnotherTime { id, column, epoch, time, function });
         }
         Ok(())
+    }
+}
+
+/// A NOTICE about defaults that name the sequence, if the owners of their tables lack USAGE and
+/// UPDATE on it.
+pub fn announce_ignored_defaults(sequence: Oid) {
+    let ignored = columns_of_owners(sequence, false);
+    if let Some(first) = ignored.first()
+        && let Some(table) = catalog::relation(first.table)
+    {
+        let (name, owner) = (names::relation(sequence), names::role(table.owner));
+        let (count, column) = (ignored.len(), first.qualified());
+        let notice = Error::DefaultsIgnored { name, count, column, owner };
+        ErrorReport::from(notice).report(PgLogLevel::NOTICE);
     }
 }

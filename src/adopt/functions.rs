@@ -9,6 +9,7 @@
 
 use crate::adopt::adopted::{self, Adopted};
 use crate::adopt::carry_out::renamed;
+use crate::adopt::check::announce_ignored_defaults;
 use crate::adopt::original::{AdoptionRequest, check_owner};
 use crate::adopt::writers::{
     TableLock, change_functions, check_tables_of_others, lock_out_writers, wait_for_newest_id,
@@ -170,8 +171,9 @@ fn unadopt_shard(
             return Err(Error::OriginalChanged(names::function(function)).into());
         }
         wait()?;
-        check_no_other_user(&definition, &adopted, own_schema)?;
         check_not_used_by_number(&definition, &adopted, own_schema)?;
+        check_no_other_user(&definition, &adopted, own_schema)?;
+        oids.iter().for_each(|sequence| announce_ignored_defaults(*sequence));
         let parts = parts_beside(&definition, &adopted);
         let of_adopted =
             |one: &Adopted| [Some(one.function.oid), one.kept.as_ref().map(|kept| kept.oid)];
@@ -204,38 +206,46 @@ fn find_adopted(
         sequences.push(one.sequence_to_lock(&definition)?);
     }
     sequences.dedup();
-    check_no_other_user(&definition, &adopted, own_schema)?;
     check_not_used_by_number(&definition, &adopted, own_schema)?;
+    check_no_other_user(&definition, &adopted, own_schema)?;
     Ok((definition, adopted, sequences))
 }
 
 /// Refuses to restore an original while a default, or a function in SQL, names its sequence: with
 /// that, `next_id()` generates ids by another rule than the original, and ids of both can be the
-/// same. Any role can name the sequence. So it counts only for owners who may use it.
+/// same. Any role can name the sequence. So it counts only for owners who may use it; a NOTICE
+/// names a default of another. Those of other shards generate other ids.
 fn check_no_other_user(
     definition: &Definition,
     adopted: &[Adopted],
     own_schema: Oid,
 ) -> Result<(), Error> {
-    let is_ours = |function: &Function| {
-        definition::read(function).is_some()
-            || adopted.iter().any(|one| one.function.oid == function.oid)
-            || ddl::ids_of(function, own_schema).is_some_and(|(of, _)| of == definition.shard)
+    let parts = parts_beside(definition, adopted);
+    let kept = adopted.iter().filter_map(|one| one.kept.as_ref());
+    let functions = adopted.iter().map(|one| &one.function);
+    let ours: Vec<Oid> = parts.iter().chain(kept).chain(functions).map(|it| it.oid).collect();
+    let is_of_other_shard = |function: &Function| {
+        let defined = definition::read(function).map(|it| it.shard);
+        let shard = defined.or_else(|| Some(ddl::ids_of(function, own_schema)?.0));
+        shard.is_some_and(|shard| shard != definition.shard)
     };
     let dependents = "SELECT p.oid FROM pg_depend JOIN pg_proc AS p ON p.oid = objid
          WHERE classid = 'pg_proc'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = $1 AND deptype = 'n'
          AND has_sequence_privilege(proowner, $1, 'USAGE, UPDATE') ORDER BY 1";
-    for sequence in adopted.iter().filter_map(|one| one.sequence) {
-        let column =
-            || columns::columns_of_owners(sequence.oid, true).first().map(Column::qualified);
-        let function = || {
-            let functions = select(dependents, &[sequence.oid.into()], |row| row.get::<Oid>(1));
-            let functions = functions.into_iter().filter_map(catalog::function);
-            functions.into_iter().find(|it| !is_ours(it)).map(|it| names::function(it.oid))
+    for (one, sequence) in adopted.iter().filter_map(|one| Some((one, one.sequence?.oid))) {
+        let column = || {
+            let columns = columns::columns_of_owners(sequence, true);
+            columns.first().map(|column| format!("column {}", column.qualified()))
         };
-        if let Some(other) = column().or_else(function) {
-            let name = names::relation(sequence.oid);
-            return Err(Error::StillUsed { name, other, schema: names::schema(definition.schema) });
+        let routine = || {
+            let functions = select(dependents, &[sequence.into()], |row| row.get::<Oid>(1));
+            let mut functions = functions.into_iter().filter_map(catalog::function);
+            let other = functions.find(|it| !ours.contains(&it.oid) && !is_of_other_shard(it))?;
+            Some(format!("routine {}", names::function(other.oid)))
+        };
+        if let Some(other) = column().or_else(routine) {
+            let function = names::function(one.function.oid);
+            return Err(Error::StillUsed { name: names::relation(sequence), other, function });
         }
     }
     Ok(())

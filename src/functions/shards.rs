@@ -9,12 +9,12 @@ use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::Regnamespace;
-use crate::pg::spi::{self, Row};
+use crate::pg::spi;
 use crate::pg::subtransaction;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{IdSequence, read};
-use crate::shard::columns::Column;
+use crate::shard::columns;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -107,23 +107,28 @@ fn warn_if_sequence_is_ahead(shard: Shard, sequence: IdSequence) {
 }
 
 /// Checks that a sequence which is to be the clock of a shard belongs to no column, whose table
-/// could reset or drop it, and that no routine takes values from it, such as the original under
+/// could reset or drop it, and that nothing else takes values from it, such as the original under
 /// another name: its ids and those of the shard could be the same.
 fn check_has_no_other_use(sequence: Oid, shard: Shard) -> Result<(), Error> {
     let name = names::relation(sequence);
     let query = "SELECT attrelid, attname::text FROM pg_depend
          JOIN pg_attribute ON attrelid = refobjid AND attnum = refobjsubid
          WHERE classid = 'pg_class'::regclass AND objid = $1 AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i')";
-    let owning =
-        |row: &Row| Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint: true });
-    if let Some(column) = spi::select(query, &[sequence.into()], owning).first() {
-        let owner = catalog::relation(column.table).map_or(Oid::INVALID, |table| table.owner);
-        let (other, owner) = (column.qualified(), names::role(owner));
-        return Err(Error::SequenceShared { name, other, owner });
+    let mut columns = spi::select(query, &[sequence.into()], |row| {
+        Some((row.get::<Oid>(1)?, row.get::<String>(2)?))
+    });
+    let with_nextval = columns::columns_with_nextval(sequence);
+    columns.extend(with_nextval.into_iter().map(|column| (column.table, column.name)));
+    if let Some((table, column)) = columns.first() {
+        let owner = catalog::relation(*table).map_or(Oid::INVALID, |table| table.owner);
+        let other = format!("{}.{}", names::relation(*table), quote_identifier(column));
+        return Err(Error::SequenceShared { name, other, owner: names::role(owner) });
     }
     // A `next_id()` there is refused by its name.
     let schema = catalog::relation(sequence).map(|relation| relation.schema);
-    let is_next_id = |it: &Function| it.name == "next_id" && Some(it.schema) == schema;
+    let is_next_id = |it: &Function| {
+        it.name == "next_id" && it.parameters.is_empty() && Some(it.schema) == schema
+    };
     match adopted::other_user_of(sequence, is_next_id) {
         Some(routine) => {
             let (routine, shard) = (names::function(routine.oid), shard.number());

@@ -165,36 +165,46 @@ unsafe fn field_of<Row>(
 }
 
 /// The types below domains. Other roles decide how many columns have a type, and how many domains
-/// stand one above the other. So each type is looked up once, and not kept in the caches.
+/// stand one above the other. So each type is looked up once, and no domain is kept in the caches.
 #[derive(Default)]
 pub struct BaseTypes(RefCell<FxHashMap<Oid, Oid>>);
 
 impl BaseTypes {
     /// The type below a domain, or the type itself; `InvalidOid` if it does not exist.
     pub fn of(&self, type_oid: Oid) -> Oid {
-        *self.0.borrow_mut().entry(type_oid).or_insert_with(|| base_type(type_oid))
+        let mut known = self.0.borrow_mut();
+        let (mut chain, mut next) = (vec![], type_oid);
+        let base = loop {
+            pgrx::check_for_interrupts!();
+            if let Some(base) = known.get(&next) {
+                break *base;
+            }
+            chain.push(next);
+            match type_below(next) {
+                Some(Oid::INVALID) => break next,
+                Some(below) => next = below,
+                None => break Oid::INVALID,
+            }
+        };
+        known.extend(chain.into_iter().map(|of| (of, base)));
+        base
     }
 }
 
-fn base_type(type_oid: Oid) -> Oid {
+/// The type on which a domain is based, `InvalidOid` for another type; `None` if there is none of
+/// this OID.
+fn type_below(type_oid: Oid) -> Option<Oid> {
     const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::TYPEOID;
     let below = |row: &pg_sys::FormData_pg_type| match row.typtype as u8 {
         pg_sys::TYPTYPE_DOMAIN => row.typbasetype,
         _ => Oid::INVALID,
     };
-    let mut base = type_oid;
-    loop {
-        pgrx::check_for_interrupts!();
-        // SAFETY: the rows and the key of that cache.
-        match unsafe { field_of(CACHE, base, below) } {
-            Some(Oid::INVALID) => return base,
-            Some(next) => {
-                drop_from_syscache(CACHE, base);
-                base = next;
-            }
-            None => return Oid::INVALID,
-        }
+    // SAFETY: the rows and the key of that cache.
+    let below = unsafe { field_of(CACHE, type_oid, below) };
+    if below.is_some_and(|below| below != Oid::INVALID) {
+        drop_from_syscache(CACHE, type_oid);
     }
+    below
 }
 
 pub fn schema_exists(schema: Oid) -> bool {

@@ -89,10 +89,19 @@ pub fn columns_of_owners(sequence: Oid, may_use: bool) -> Vec<Column> {
 /// The columns of owners who may use the sequence whose default calls `currval()`, or is too long
 /// to be searched.
 pub fn columns_with_currval(sequence: Oid) -> Vec<Column> {
-    let (is_short, currval) = (catalog::IS_SHORT_DEFAULT, pg_sys::F_CURRVAL);
+    columns_calling(pg_sys::F_CURRVAL, "USAGE, SELECT", sequence)
+}
+
+/// The same for `nextval()`.
+pub fn columns_with_nextval(sequence: Oid) -> Vec<Column> {
+    columns_calling(pg_sys::F_NEXTVAL, "USAGE, UPDATE", sequence)
+}
+
+fn columns_calling(function: u32, privileges: &str, sequence: Oid) -> Vec<Column> {
+    let is_short = catalog::IS_SHORT_DEFAULT;
     let condition = format!(
-        "has_sequence_privilege(c.relowner, d.refobjid, 'USAGE, SELECT')
-         AND CASE WHEN {is_short} THEN strpos(f.adbin::text COLLATE \"C\", ':funcid {currval} ') > 0 ELSE true END"
+        "has_sequence_privilege(c.relowner, d.refobjid, '{privileges}')
+         AND CASE WHEN {is_short} THEN strpos(f.adbin::text COLLATE \"C\", ':funcid {function} ') > 0 ELSE true END"
     );
     columns_naming(sequence, &condition)
 }

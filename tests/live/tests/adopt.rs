@@ -1119,7 +1119,7 @@ fn domains_and_defaults_of_others_delay_no_writers() {
     let mut owner = server.connect();
     let columns = |of: &str, count: i32| {
         format!(
-            "(SELECT string_agg(format('c%s {of}', i), ', ') FROM generate_series(1, {count}) AS i)"
+            "(SELECT string_agg(format('c%s {of}', i, 1000 + i), ', ') FROM generate_series(1, {count}) AS i)"
         )
     };
     run(
@@ -1142,9 +1142,9 @@ fn domains_and_defaults_of_others_delay_no_writers() {
              RESET ROLE",
             original_of_shard(7),
             original_of_shard(8),
-            columns("mal.d2000 DEFAULT insta7.next_id()", 8),
+            columns("mal.d%s DEFAULT insta7.next_id()", 8),
             columns("bigint DEFAULT insta8.next_id()", 8),
-            columns("mal.d2000 REFERENCES insta5.a", 300),
+            columns("mal.d%s REFERENCES insta5.a", 300),
             columns("bigint REFERENCES insta5.b", 300),
         ),
     );

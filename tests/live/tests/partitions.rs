@@ -67,7 +67,7 @@ fn partitions_are_dropped_without_a_search_for_each() {
         (cpu_time(pid) - before) / u32::try_from(count).unwrap()
     });
     println!("CPU time to drop one of many partitions: {many:.1?}, one of few: {few:.1?}");
-    assert!(many < 2 * few, "{many:?}, {few:?}");
+    assert!(many < 2 * few + Duration::from_millis(1), "{many:?}, {few:?}");
 }
 
 /// Writers continue while sessions create and drop partitions of all sizes, some of which are

@@ -222,6 +222,10 @@ INSERT INTO insta528.by_trigger VALUES (DEFAULT) RETURNING id_shard(id);
 CREATE SCHEMA insta599;
 CREATE TABLE insta599."table" (id bigserial);
 SELECT state, message FROM raises('SELECT create_shard(599, if_not_exists => true)');
+ALTER SEQUENCE insta599.table_id_seq OWNED BY NONE;
+SELECT message FROM raises('SELECT create_shard(599, if_not_exists => true)');
+ALTER TABLE insta599."table" ALTER id DROP DEFAULT;
+SELECT create_shard(599, if_not_exists => true);
 ROLLBACK;
 -- The kept original is only for its owner, also if default privileges grant new functions to others.
 BEGIN;
