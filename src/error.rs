@@ -1200,8 +1200,8 @@ errors! {
         "shard {shard} trusts role {owner}",
         detail("Role {owner} owns {object}. It can replace functions of the shard, which run with the rights of their callers.");
 
-    /// NOTICE of `adopt_shard()`: defaults name the sequence, but the owners of their tables may
-    /// not use it.
+    /// NOTICE of `adopt_shard()` and `unadopt_shard()`: defaults name the sequence, but the owners
+    /// of their tables may not use it.
     DefaultsIgnored { name: String, count: usize, column: String, owner: String } =>
         ERRCODE_SUCCESSFUL_COMPLETION,
         "ignoring defaults of other roles that name sequence {name}",
