@@ -66,9 +66,12 @@ fn narrow_references(key: &Column) -> Vec<Narrow> {
     let types = BaseTypes::default();
     guc::with(&[guc::BY_INDEX], || {
         select(query, &[key.table.into(), key.name.clone().into()], |row| {
-            let is_narrow = matches!(types.of(row.get(4)?), pg_sys::INT2OID | pg_sys::INT4OID);
-            is_narrow.then_some(())?;
-            Some(Narrow { table: row.get(1)?, name: row.get(2)?, type_name: row.get(3)? })
+            match types.of(row.get(4)?) {
+                pg_sys::INT2OID | pg_sys::INT4OID => {
+                    Some(Narrow { table: row.get(1)?, name: row.get(2)?, type_name: row.get(3)? })
+                }
+                _ => None,
+            }
         })
     })
 }

@@ -106,23 +106,16 @@ fn warn_if_sequence_is_ahead(shard: Shard, sequence: IdSequence) {
     }
 }
 
-/// Checks that a sequence which is to be the clock of a shard belongs to no column, whose table
-/// could reset or drop it, and that nothing else takes values from it, such as the original under
-/// another name: its ids and those of the shard could be the same.
+/// Checks that a sequence that becomes the clock of a shard belongs to no column, whose table could
+/// reset or drop it, and that nothing else takes values from it, such as the original under another
+/// name: its ids and those of the shard could be the same.
 fn check_has_no_other_use(sequence: Oid, shard: Shard) -> Result<(), Error> {
     let name = names::relation(sequence);
-    let query = "SELECT attrelid, attname::text FROM pg_depend
-         JOIN pg_attribute ON attrelid = refobjid AND attnum = refobjsubid
-         WHERE classid = 'pg_class'::regclass AND objid = $1 AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i')";
-    let mut columns = spi::select(query, &[sequence.into()], |row| {
-        Some((row.get::<Oid>(1)?, row.get::<String>(2)?))
-    });
-    let with_nextval = columns::columns_with_nextval(sequence);
-    columns.extend(with_nextval.into_iter().map(|column| (column.table, column.name)));
-    if let Some((table, column)) = columns.first() {
-        let owner = catalog::relation(*table).map_or(Oid::INVALID, |table| table.owner);
-        let other = format!("{}.{}", names::relation(*table), quote_identifier(column));
-        return Err(Error::SequenceShared { name, other, owner: names::role(owner) });
+    let with_nextval = || columns::columns_with_nextval(sequence).into_iter().next();
+    if let Some(column) = columns::column_owning(sequence).or_else(with_nextval) {
+        let owner = catalog::relation(column.table).map_or(Oid::INVALID, |table| table.owner);
+        let (other, owner) = (column.qualified(), names::role(owner));
+        return Err(Error::SequenceShared { name, other, owner });
     }
     // A `next_id()` there is refused by its name.
     let schema = catalog::relation(sequence).map(|relation| relation.schema);

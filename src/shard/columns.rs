@@ -6,7 +6,7 @@ use crate::pg::greatest::{self, NotScanned};
 use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
-use crate::pg::spi::{select, select_latest};
+use crate::pg::spi::{Row, select, select_latest};
 use crate::sequence::{IdSequence, read, visit};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
@@ -97,6 +97,15 @@ pub fn columns_with_nextval(sequence: Oid) -> Vec<Column> {
     columns_calling(pg_sys::F_NEXTVAL, "USAGE, UPDATE", sequence)
 }
 
+/// The column to which a sequence belongs, if there is one, as that of a serial or an identity.
+pub fn column_owning(sequence: Oid) -> Option<Column> {
+    let query = "SELECT attrelid, attname::text, atttypid FROM pg_depend
+         JOIN pg_attribute ON attrelid = refobjid AND attnum = refobjsubid
+         WHERE classid = 'pg_class'::regclass AND objid = $1 AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i')";
+    let types = BaseTypes::default();
+    select(query, &[sequence.into()], |row| column_of(row, &types)).pop()
+}
+
 fn columns_calling(function: u32, privileges: &str, sequence: Oid) -> Vec<Column> {
     let is_short = catalog::IS_SHORT_DEFAULT;
     let condition = format!(
@@ -133,10 +142,14 @@ fn columns_depending_on(
     );
     let types = BaseTypes::default();
     select(&query, &[class.into(), object.into(), among.into()], |row| {
-        let is_bigint = types.of(row.get(3)?) == pg_sys::INT8OID;
-        let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint };
-        Some((row.get(4)?, column))
+        Some((row.get(4)?, column_of(row, &types)?))
     })
+}
+
+/// The column of a row with its table, its name and its type.
+fn column_of(row: &Row, types: &BaseTypes) -> Option<Column> {
+    let is_bigint = types.of(row.get(3)?) == pg_sys::INT8OID;
+    Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint })
 }
 
 /// The defaults that generate ids of a shard, as `pg_get_expr` shows them under the extension's own
@@ -266,12 +279,7 @@ fn columns_filled_by(
         catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
     let arguments = [definition.schema.into(), defaults.into(), trigger.into()];
     let types = BaseTypes::default();
-    guc::with(&[guc::ALL_TABLES], || {
-        select(&query, &arguments, |row| {
-            let is_bigint = types.of(row.get(3)?) == pg_sys::INT8OID;
-            Some(Column { table: row.get(1)?, name: row.get(2)?, is_bigint })
-        })
-    })
+    guc::with(&[guc::ALL_TABLES], || select(&query, &arguments, |row| column_of(row, &types)))
 }
 
 /// The largest key in these columns, and its column. The caller must have the rights of the tables'

@@ -51,10 +51,14 @@ enum Tie {
 
 /// The foreign keys that reference a table, by indexes: any role that can create tables decides how
 /// many there are in all.
-const REFERENCING: &str = "(SELECT c.* FROM pg_depend AS d
-     CROSS JOIN LATERAL (SELECT * FROM pg_constraint WHERE oid = d.objid OFFSET 0) AS c
-     WHERE d.classid = 'pg_constraint'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = {table}
-     AND d.deptype = 'n' AND c.contype = 'f' AND c.confrelid = {table})";
+fn referencing(table: &str) -> String {
+    format!(
+        "(SELECT c.* FROM pg_depend AS d
+             CROSS JOIN LATERAL (SELECT * FROM pg_constraint WHERE oid = d.objid OFFSET 0) AS c
+         WHERE d.classid = 'pg_constraint'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = {table}
+         AND d.deptype = 'n' AND c.contype = 'f' AND c.confrelid = {table})"
+    )
+}
 
 const TIES: [Tie; 7] = [
     Tie::Ancestor,
@@ -77,7 +81,7 @@ impl Change {
                  UNION SELECT 3, partdefid FROM pg_partitioned_table WHERE partrelid = $1
                  UNION SELECT 4, conrelid FROM {} AS c
                  WHERE NOT EXISTS (SELECT FROM pg_constraint AS above WHERE above.oid = c.conparentid AND above.conrelid <> c.conrelid)",
-                REFERENCING.replace("{table}", "$1")
+                referencing("$1")
             ),
             Change::Detach(_) => format!(
                 "SELECT 0, $1
@@ -85,7 +89,7 @@ impl Change {
                  WHERE conparentid <> 0
                  UNION SELECT 5, confrelid FROM pg_constraint WHERE contype = 'f' AND conrelid = $2
                  UNION SELECT 6, $2",
-                REFERENCING.replace("{table}", "$2")
+                referencing("$2")
             ),
             Change::Drop(_) => "SELECT 6, $2 WHERE $1 <> 0".into(),
             Change::Alter => "SELECT 3, $1".into(),
@@ -125,7 +129,7 @@ fn related(table: Oid, change: Change) -> Vec<Related> {
 
 /// Whether foreign keys reference a table.
 pub fn is_referenced(table: Oid) -> bool {
-    let query = format!("SELECT true FROM {} AS c LIMIT 1", REFERENCING.replace("{table}", "$1"));
+    let query = format!("SELECT true FROM {} AS c LIMIT 1", referencing("$1"));
     guc::with(&[guc::BY_INDEX], || {
         !select(&query, &[table.into()], |row| row.get::<bool>(1)).is_empty()
     })
