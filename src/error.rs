@@ -744,11 +744,10 @@ errors! {
         detail("The shard would end with this session."),
         hint("Use another {kind}.");
 
-    /// The sequence of the function serves another shard, or the default of a column; or that which
-    /// `create_shard()` finds in the schema belongs to a column, or a default calls `nextval()` on
-    /// it.
-    SequenceShared { name: String, other: String, owner: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "sequence {name} is also used by {other} of role {owner}",
+    /// The sequence that would become the clock of a shard belongs to a column, or serves the
+    /// default of a column or another shard.
+    SequenceShared { name: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {name} is also used by {other}",
         detail("It would become the clock of the shard, and have no other use.");
 
     /// Another function or procedure calls `nextval()` on the sequence.

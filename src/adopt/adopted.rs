@@ -383,7 +383,7 @@ pub fn sequence_named(text: &str) -> Option<Oid> {
 }
 
 /// The longest body in which names are searched for, in bytes.
-const SEARCHED_MAX: usize = 1_000_000;
+pub const SEARCHED_MAX: usize = 1_000_000;
 
 /// A condition: whether the body of `p`, a row of `pg_proc`, has a call of `nextval`, or its name.
 /// Of bodies that are too long to be read, only parsed ones count; `longest` is the limit for the
@@ -399,43 +399,6 @@ pub fn mentions_nextval(longest: &str) -> String {
              WHEN octet_length(p.prosqlbody::text) > {max} THEN true
              ELSE strpos(p.prosqlbody::text COLLATE \"C\", ':funcid {nextval} ') > 0 END"
     )
-}
-
-/// Finds another function that may call `nextval` on this sequence, and so would use it in addition
-/// to the shard: its body has both names. Candidates are the functions in the sequence's schema and
-/// those whose owner has the privilege to call `nextval` on it. Kept originals do not count, nor do
-/// functions for which `is_ours` returns true.
-///
-/// Names that are composed at run time, and calls by clients, cannot be found.
-pub fn other_user_of(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<Function> {
-    let schema = catalog::relation(sequence)?.schema;
-    let [schema_name, name] = [names::raw_schema(schema), names::raw_relation(sequence)];
-    let has_right = "has_sequence_privilege(p.proowner, s.oid, 'USAGE, UPDATE')";
-    let query = format!(
-        "SELECT p.oid, false FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
-         JOIN pg_class AS s ON s.oid = $1
-         WHERE l.lanname NOT IN ('internal', 'c') AND p.prosqlbody IS NULL AND CASE WHEN {may_use} THEN {mentions_nextval} END
-         UNION SELECT p.oid, true FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
-         JOIN pg_class AS s ON s.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
-         AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND CASE WHEN {may_use} THEN {mentions_nextval} END ORDER BY 1",
-        // Bodies of roles without the right are read up to the limit for originals.
-        mentions_nextval = mentions_nextval(&format!(
-            "CASE WHEN {has_right} THEN {SEARCHED_MAX} ELSE {} END",
-            catalog::TEXT_MAX
-        )),
-        may_use = format!("(p.pronamespace = s.relnamespace OR {has_right})"),
-    );
-    let users =
-        select(&query, &[sequence.into()], |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)));
-    users.into_iter().find_map(|(oid, is_dependent)| {
-        let function = catalog::function(oid)?;
-        let names_it = || {
-            let source = catalog::source(oid, SEARCHED_MAX).unwrap_or_default();
-            plpgsql::mentions(&source, &schema_name, &name)
-        };
-        let counts = !is_ours(&function) && !is_kept(&function) && (is_dependent || names_it());
-        counts.then_some(function)
-    })
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use crate::adopt::adopted::{self, KEPT};
 use crate::generator;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
-use crate::sequence::{IdSequence, visit};
-use crate::shard::columns::{self, Callers, Column};
+use crate::sequence::IdSequence;
+use crate::shard::columns::{self, Callers, Column, Owners, TABLES};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use crate::shard::trust;
@@ -54,15 +54,14 @@ impl Adoption {
         if let Some(existing) = &self.existing
             && existing.sequence == self.sequence
         {
+            let (own_schema, owners) = (self.parts.own_schema, Owners::WithUpdate);
             let stored = generator::stored();
-            let mut others = columns::columns_by_number(existing, self.parts.own_schema, &stored);
-            others.retain(|column| {
-                !columns.contains(column)
-                    && catalog::relation(column.table).is_some_and(|table| {
-                        visit::may_be_updated_by(self.sequence.oid, table.owner)
-                    })
-            });
-            columns.extend(others);
+            let others = columns::columns_by_number(TABLES, existing, own_schema, owners, &stored);
+            for column in others {
+                if !columns.contains(&column) {
+                    columns.push(column);
+                }
+            }
         }
         columns
     }

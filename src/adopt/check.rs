@@ -1,23 +1,23 @@
 //! The second part of an adoption: checks all that can be checked before the locks are taken.
 
-use crate::adopt::adopted;
 use crate::adopt::adoption::{Adoption, KnownFrom};
+use crate::adopt::other_user::{self, User};
 use crate::adopt::rights;
 use crate::adopt::writers::{check_tables_of_others, newest_key};
 use crate::citus::placement;
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
-use crate::pg::spi::select;
 use crate::sequence::IdSequence;
-use crate::sequence::read;
-use crate::sequence::refusal::ends_at;
-use crate::shard::columns::{Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners, now_ms};
+use crate::sequence::refusal;
+use crate::shard::columns::{
+    self, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners, now_ms,
+};
 use crate::shard::ddl;
-use crate::shard::definition::{self, Definition};
+use crate::shard::definition::Definition;
 use crate::shard::trust::{self, Trust};
 use instagram_id_core::epoch::Epoch;
-use instagram_id_core::hlc::{self, FIRST_DAY_MS};
+use instagram_id_core::hlc::FIRST_DAY_MS;
 use instagram_id_core::layout;
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
@@ -49,7 +49,6 @@ impl Adoption {
         }
         self.check_kept_name()?;
         self.check_sequence()?;
-        self.check_other_users()?;
         check_tables_of_others(&self.function, &self.columns)?;
         self.parts.missing_functions_beside(
             &self.function.name,
@@ -95,20 +94,8 @@ impl Adoption {
         if self.sequence.oid != existing.sequence.oid && self.function.name == "next_id" {
             return differs(Argument::Sequence, &sequence);
         }
-        // A sequence that was closed for a move must not be opened here, even if its value was set
-        // back since. No counter has a MAXVALUE as great as an id's state.
-        let query = "SELECT seqmax FROM pg_sequence WHERE seqrelid = $1 AND NOT seqcycle";
-        let max = select(query, &[existing.sequence.oid.into()], |row| row.get::<i64>(1));
-        let ends =
-            |max| read::state(existing.sequence.oid).is_some_and(|state| ends_at(max, state));
-        let is_closed =
-            |max: &i64| *max < hlc::VALUE_MAX && (hlc::ms_of(*max) >= FIRST_DAY_MS || ends(*max));
-        match max.into_iter().find(is_closed) {
-            Some(max) => {
-                Err(Error::ClosedByMove { name: names::relation(existing.sequence.oid), max })
-            }
-            None => Ok(()),
-        }
+        // It must not be opened here.
+        refusal::check_not_closed(existing.sequence.oid)
     }
 
     /// Checks that the original can be kept under another name.
@@ -132,7 +119,7 @@ impl Adoption {
 
     /// Checks that the sequence is an ordinary one of the owner's, which serves nothing else.
     fn check_sequence(&self) -> Result<(), Error> {
-        let sequence = self.sequence.oid;
+        let (shard, sequence) = (self.parts.shard, self.sequence.oid);
         let relation = catalog::relation(sequence).ok_or(Error::SequenceMissing(sequence))?;
         let name = || names::relation(sequence);
         if !relation.is_sequence {
@@ -150,23 +137,25 @@ impl Adoption {
                 function: names::function(self.function.oid),
             });
         }
-        let query = "SELECT objid FROM pg_depend WHERE classid = 'pg_proc'::regclass
-             AND refclassid = 'pg_class'::regclass AND refobjid = $1 AND deptype = 'n'";
-        let dependents = select(query, &[sequence.into()], |row| row.get::<Oid>(1));
-        let mut definitions =
-            dependents.into_iter().filter_map(|oid| definition::read(&catalog::function(oid)?));
-        let definition = definitions.find(|definition| Some(definition) != self.existing.as_ref());
-        let by_shard = |it: Definition| (format!("shard {}", it.shard.number()), it.owner);
-        let other = definition.map(by_shard).or_else(|| {
-            let defaults = columns_of_owners(sequence, true);
-            let column = defaults.first()?;
-            Some((column.qualified(), catalog::relation(column.table)?.owner))
-        });
-        if let Some((other, owner)) = other {
-            let owner = names::role(owner);
-            return Err(Error::SequenceShared { name: name(), other, owner });
+        // PostgreSQL cannot separate it from the column.
+        if let Some((column, true)) = columns::column_owning(sequence) {
+            let other = User::Column(column).to_string();
+            return Err(Error::SequenceShared { name: name(), other });
         }
-        Ok(())
+        let is_ours = |function: &Function| {
+            function.oid == self.function.oid
+                || self.existing.as_ref().is_some_and(|existing| existing.function == function.oid)
+                || ddl::makes_ids_of(function, self.parts.own_schema, shard, self.sequence)
+        };
+        match other_user::find(sequence, is_ours) {
+            None => Ok(()),
+            Some(User::Routine(other)) => Err(Error::OriginalsShareSequence {
+                name: name(),
+                function: names::function(self.function.oid),
+                other: names::function(other.oid),
+            }),
+            Some(other) => Err(Error::SequenceShared { name: name(), other: other.to_string() }),
+        }
     }
 
     /// A NOTICE about defaults that name the sequence, if the owners of their tables lack USAGE and
@@ -186,25 +175,6 @@ impl Adoption {
             ErrorReport::from(warning).report(PgLogLevel::WARNING);
         }
         announce_ignored_defaults(sequence);
-    }
-
-    /// Checks that no other function uses the sequence.
-    fn check_other_users(&self) -> Result<(), Error> {
-        let (shard, sequence) = (self.parts.shard, self.sequence.oid);
-        let is_ours = |function: &Function| {
-            function.oid == self.function.oid
-                || ddl::makes_ids_of(function, self.parts.own_schema, shard, self.sequence)
-        };
-        if let Some(other) = adopted::other_user_of(sequence, is_ours) {
-            let (function, other) =
-                (names::function(self.function.oid), names::function(other.oid));
-            return Err(Error::OriginalsShareSequence {
-                name: names::relation(sequence),
-                function,
-                other,
-            });
-        }
-        Ok(())
     }
 
     /// Checks that the caller trusts the owner of the shard; see [`trust`].

@@ -11,6 +11,7 @@ use crate::adopt::adopted::{self, Adopted};
 use crate::adopt::carry_out::renamed;
 use crate::adopt::check::announce_ignored_defaults;
 use crate::adopt::original::{AdoptionRequest, check_owner};
+use crate::adopt::other_user;
 use crate::adopt::writers::{
     TableLock, change_functions, check_tables_of_others, lock_out_writers, wait_for_newest_id,
     wait_for_the_clock,
@@ -24,11 +25,11 @@ use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::{Regclass, Regnamespace, Regprocedure};
 use crate::pg::roles;
-use crate::pg::spi::{self, select};
+use crate::pg::spi;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{IdSequence, visit};
-use crate::shard::columns::{self, Callers, Column};
+use crate::shard::columns::{self, Callers, Column, Owners, WITH_DEFAULTS};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -160,6 +161,10 @@ fn unadopt_shard(
         check()?;
         // First without the locks, so that no writer waits with us.
         wait()?;
+        // Other roles decide how much there is to look at, so not under the locks either.
+        check_not_used_by_number(&definition, &adopted, own_schema)?;
+        check_no_other_user(&definition, &adopted, own_schema)?;
+        oids.iter().for_each(|sequence| announce_ignored_defaults(*sequence));
         locks::lock_schema(definition.schema);
         for one in &adopted {
             locks::lock_function(one.function.oid, pg_sys::AccessShareLock);
@@ -171,9 +176,6 @@ fn unadopt_shard(
             return Err(Error::OriginalChanged(names::function(function)).into());
         }
         wait()?;
-        check_not_used_by_number(&definition, &adopted, own_schema)?;
-        check_no_other_user(&definition, &adopted, own_schema)?;
-        oids.iter().for_each(|sequence| announce_ignored_defaults(*sequence));
         let parts = parts_beside(&definition, &adopted);
         let of_adopted =
             |one: &Adopted| [Some(one.function.oid), one.kept.as_ref().map(|kept| kept.oid)];
@@ -206,15 +208,12 @@ fn find_adopted(
         sequences.push(one.sequence_to_lock(&definition)?);
     }
     sequences.dedup();
-    check_not_used_by_number(&definition, &adopted, own_schema)?;
-    check_no_other_user(&definition, &adopted, own_schema)?;
     Ok((definition, adopted, sequences))
 }
 
-/// Refuses to restore an original while a default, or a function in SQL, names its sequence: with
-/// that, `next_id()` generates ids by another rule than the original, and ids of both can be the
-/// same. Any role can name the sequence. So it counts only for owners who may use it; a NOTICE
-/// names a default of another. Those of other shards generate other ids.
+/// Refuses to restore an original while something else uses its sequence, such as a default with
+/// `next_id(shard, sequence)`: that generates ids by another rule than the original. Those of other
+/// shards generate other ids.
 fn check_no_other_user(
     definition: &Definition,
     adopted: &[Adopted],
@@ -229,23 +228,13 @@ fn check_no_other_user(
         let shard = defined.or_else(|| Some(ddl::ids_of(function, own_schema)?.0));
         shard.is_some_and(|shard| shard != definition.shard)
     };
-    let dependents = "SELECT p.oid FROM pg_depend JOIN pg_proc AS p ON p.oid = objid
-         WHERE classid = 'pg_proc'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = $1 AND deptype = 'n'
-         AND has_sequence_privilege(proowner, $1, 'USAGE, UPDATE') ORDER BY 1";
+    let is_exempt =
+        |function: &Function| ours.contains(&function.oid) || is_of_other_shard(function);
     for (one, sequence) in adopted.iter().filter_map(|one| Some((one, one.sequence?.oid))) {
-        let column = || {
-            let columns = columns::columns_of_owners(sequence, true);
-            columns.first().map(|column| format!("column {}", column.qualified()))
-        };
-        let routine = || {
-            let functions = select(dependents, &[sequence.into()], |row| row.get::<Oid>(1));
-            let mut functions = functions.into_iter().filter_map(catalog::function);
-            let other = functions.find(|it| !ours.contains(&it.oid) && !is_of_other_shard(it))?;
-            Some(format!("routine {}", names::function(other.oid)))
-        };
-        if let Some(other) = column().or_else(routine) {
+        if let Some(other) = other_user::find_dependent(sequence, is_exempt) {
+            let (name, other) = (names::relation(sequence), other.to_string());
             let function = names::function(one.function.oid);
-            return Err(Error::StillUsed { name: names::relation(sequence), other, function });
+            return Err(Error::StillUsed { name, other, function });
         }
     }
     Ok(())
@@ -263,7 +252,13 @@ fn check_not_used_by_number(
     if parts_beside(definition, adopted).is_empty() {
         return Ok(());
     }
-    let columns = columns::columns_by_number(definition, own_schema, &generator::stored());
+    let columns = columns::columns_by_number(
+        WITH_DEFAULTS,
+        definition,
+        own_schema,
+        Owners::All,
+        &generator::stored(),
+    );
     let sequence = definition.sequence.oid;
     let counts = |column: &&Column| {
         catalog::relation(column.table)

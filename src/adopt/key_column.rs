@@ -4,18 +4,20 @@
 use crate::adopt::references;
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
+use crate::pg::default::default_of;
 use crate::pg::names;
 use crate::pg::spi::{self, select};
-use crate::sequence::{IdSequence, read};
+use crate::sequence::read;
 use crate::shard::columns::{
     Column, columns_with_currval, columns_with_default_on, defaults_of, newest_serial_key,
 };
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
+use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::State;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
-use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
+use pgrx::spi::{quote_identifier, quote_literal};
 
 /// A bigint column with keys that `adopt_table` can continue.
 pub struct KeyColumn {
@@ -24,17 +26,29 @@ pub struct KeyColumn {
     /// The sequence that belongs to the column.
     owned: Option<Oid>,
     /// The sequences that the keys come from.
-    sources: Vec<Oid>,
+    pub sources: Vec<Oid>,
+    /// Whether the column comes from a table above, whose keys it shares.
+    is_inherited: bool,
 }
 
 /// The source of the keys of a column.
 pub enum Keys {
-    /// This default: `nextval`, or ids of another shard.
-    Default(String),
+    /// This default: `nextval`, or ids of a shard. `None` if they are of this shard in another
+    /// form, such as from another sequence, and could repeat its ids.
+    Default(Option<String>),
     /// An identity, with the clause that creates it again.
     Identity(String),
     /// The shard already.
     Shard,
+}
+
+/// What generates keys by a default.
+#[derive(Default)]
+struct Generator {
+    /// The shard whose ids it generates, if the default or the function has its number.
+    shard: Option<Shard>,
+    /// The epoch of these ids, if a function or the definition of the shard has it.
+    epoch: Option<Epoch>,
 }
 
 /// The extension's functions that generate ids.
@@ -51,15 +65,9 @@ impl KeyColumn {
         let found = Found::read(table, name)?;
         found.check_type()?;
         references::check(&found.column)?;
-        let Found { column, default, identity, owned, sources, functions, is_generated, .. } =
+        let generator = found.generator(own_schema);
+        let Found { column, default, identity, owned, sources, is_generated, is_inherited, .. } =
             found;
-        let is_serial = !sources.is_empty()
-            && default.as_ref().is_some_and(|default| default.starts_with("nextval("));
-        let generator = default.as_ref().and_then(|default| {
-            functions.iter().filter_map(|oid| catalog::function(*oid)).find(|function| {
-                generates_ids(function, own_schema) && default.starts_with(&called(function))
-            })
-        });
         let keys = match (default, identity.as_str(), owned) {
             (None, "a", Some(owned)) => {
                 Keys::Identity(identity_clause("ALWAYS", &options_of(owned)?))
@@ -70,14 +78,13 @@ impl KeyColumn {
             (Some(default), ..) if defaults_of(definition, own_schema).contains(&default) => {
                 Keys::Shard
             }
-            (Some(default), ..) if is_serial || generator.is_some() => {
-                if let Some(function) = generator {
-                    check_epoch(&column, &function, &default, definition, own_schema)?;
-                }
-                Keys::Default(default)
+            (Some(default), ..) if let Some(generator) = generator => {
+                check_epoch(&column, &generator, definition)?;
+                let is_of_shard = generator.shard == Some(definition.shard);
+                Keys::Default((!is_of_shard).then_some(default))
             }
             (default, ..) => {
-                let unfit = KeyColumn { column, keys: Keys::Shard, owned, sources };
+                let unfit = KeyColumn { column, keys: Keys::Shard, owned, sources, is_inherited };
                 let mut statement = unfit.change(&names::schema(definition.schema));
                 if is_generated {
                     statement = format!("{} DROP EXPRESSION; {statement}", unfit.alter().0);
@@ -90,7 +97,7 @@ impl KeyColumn {
             Keys::Identity(_) => owned.into_iter().collect(),
             _ => sources,
         };
-        Ok(KeyColumn { column, keys, owned, sources })
+        Ok(KeyColumn { column, keys, owned, sources, is_inherited })
     }
 
     /// The sequence that [`change`](Self::change) drops.
@@ -118,7 +125,7 @@ impl KeyColumn {
         let identity = |clause: &str| format!("{alter} DROP DEFAULT, ALTER {name} {clause}");
         let set_default = |default: &str| format!("{alter} SET DEFAULT {default}");
         Ok(match &self.keys {
-            Keys::Default(default) => Some(set_default(default)),
+            Keys::Default(default) => default.as_deref().map(set_default),
             Keys::Identity(clause) => Some(identity(clause)),
             Keys::Shard => {
                 match self.owned.filter(|sequence| definition::served_by(*sequence).is_empty()) {
@@ -126,6 +133,7 @@ impl KeyColumn {
                         let sequence = quote_literal(names::relation(sequence));
                         Some(set_default(&format!("nextval({sequence}::regclass)")))
                     }
+                    None if self.is_inherited => None,
                     None => newest_serial_key(&self.column)?.map(|key| {
                         identity(&identity_clause("BY DEFAULT", &format!("START WITH {}", key + 1)))
                     }),
@@ -182,6 +190,7 @@ pub fn own_keys(table: Oid) -> Vec<String> {
 /// The column as the catalogs show it.
 struct Found {
     column: Column,
+    number: pg_sys::AttrNumber,
     type_oid: Oid,
     type_name: String,
     default: Option<String>,
@@ -191,8 +200,7 @@ struct Found {
     owned: Option<Oid>,
     /// The sequences on which the default depends.
     sources: Vec<Oid>,
-    /// The functions that the default calls.
-    functions: Vec<Oid>,
+    is_inherited: bool,
     /// Whether the default is the expression of a stored generated column.
     is_generated: bool,
 }
@@ -207,10 +215,8 @@ impl Found {
                   ORDER BY d.deptype DESC, d.objid LIMIT 1),
                  ARRAY(SELECT d.refobjid FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.refobjid
                      WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
-                     AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S'),
-                 ARRAY(SELECT d.refobjid FROM pg_depend AS d WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
-                     AND d.refclassid = 'pg_proc'::regclass),
-                 a.attgenerated = 's'
+                     AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S' ORDER BY 1),
+                 a.attgenerated = 's', a.attnum, a.attinhcount > 0
              FROM pg_attribute AS a
              LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
              WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
@@ -227,8 +233,9 @@ impl Found {
                 identity: row.get(5)?,
                 owned: row.get(6),
                 sources: row.get(7)?,
-                functions: row.get(8)?,
-                is_generated: row.get(9)?,
+                is_generated: row.get(8)?,
+                number: row.get(9)?,
+                is_inherited: row.get(10)?,
             })
         });
         let table = names::relation(table);
@@ -236,6 +243,28 @@ impl Found {
             Some(name) => Error::ColumnMissing { table, column: quote_identifier(name) },
             None => Error::NoPrimaryKey(table),
         })
+    }
+
+    /// What the default calls, if it is nothing but a call with constants. The way back contains
+    /// it, and to read other constants could run code of the owner of the table: a CHECK of a
+    /// domain.
+    fn generator(&self, own_schema: Oid) -> Option<Generator> {
+        let constants = [pg_sys::INT4OID, pg_sys::REGCLASSOID, pg_sys::TIMESTAMPTZOID];
+        let default = default_of(self.column.table, self.number)?;
+        let (callee, arguments) = default.call_with_constants(&constants)?;
+        if callee.to_u32() == pg_sys::F_NEXTVAL {
+            return Some(Generator::default());
+        }
+        let function = catalog::function(callee).filter(|it| generates_ids(it, own_schema))?;
+        if let Some((shard, sequence)) = ddl::ids_of(&function, own_schema) {
+            return Some(Generator { shard: Some(shard), epoch: Some(sequence.epoch) });
+        }
+        let number = arguments.first().and_then(|first| first.constant(pg_sys::INT4OID));
+        let shard = number.and_then(|number| Shard::new(number.value() as i32));
+        // A number without a shard, or with several, generates no ids.
+        let found =
+            shard.filter(|_| arguments.len() == 1).and_then(|it| definition::find(it).ok()?);
+        Some(Generator { shard, epoch: found.map(|found| found.sequence.epoch) })
     }
 
     fn check_type(&self) -> Result<(), Error> {
@@ -256,37 +285,21 @@ fn generates_ids(function: &Function, own_schema: Oid) -> bool {
         || ddl::ids_of(function, own_schema).is_some()
 }
 
-/// Checks that the ids of a default that calls the function, by a shard's `next_id()` or its
-/// number, count from the epoch of the shard that the column gets ids of. A number without a shard,
-/// or with several, generates none.
+/// Checks that the ids of a default count from the epoch of the shard that the column gets ids of.
 fn check_epoch(
     column: &Column,
-    function: &Function,
-    default: &str,
+    generator: &Generator,
     definition: &Definition,
-    own_schema: Oid,
 ) -> Result<(), Error> {
-    let number = default.strip_prefix(&called(function)).and_then(|rest| rest.strip_suffix(')'));
-    let shard = || number.and_then(|number| Shard::new(number.parse().ok()?));
-    let sequence = match ddl::ids_of(function, own_schema) {
-        Some((_, sequence)) => Some(sequence),
-        None => shard().and_then(|shard| definition::find(shard).ok()?).map(|found| found.sequence),
-    };
-    match sequence.filter(|sequence| sequence.epoch != definition.sequence.epoch) {
+    match generator.epoch.filter(|epoch| *epoch != definition.sequence.epoch) {
         None => Ok(()),
-        Some(IdSequence { epoch, .. }) => Err(Error::EpochOfKeysDiffers {
+        Some(epoch) => Err(Error::EpochOfKeysDiffers {
             column: column.qualified(),
             epoch: names::time_in_utc(epoch.at()),
             shard: definition.shard.number(),
             is: names::time_in_utc(definition.sequence.epoch.at()),
         }),
     }
-}
-
-/// How an expression begins that is a call of the function, and nothing else around it.
-fn called(function: &Function) -> String {
-    let schema = names::raw_schema(function.schema);
-    format!("{}(", quote_qualified_identifier(&schema, &function.name))
 }
 
 fn identity_clause(kind: &str, options: &str) -> String {

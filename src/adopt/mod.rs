@@ -9,6 +9,7 @@
 //! - `adopted`: the adopted functions of a shard, and whether they still generate its ids
 //! - `key_column`: the column that `adopt_table` converts, the statements, and the way back
 //! - `new_key`: the key of a table that the present statement has created
+//! - `other_user`: what else uses a sequence
 //! - `references`: whether the columns that reference a key can hold ids
 //! - `rights`: whether the roles that can insert before an adoption can insert after it
 
@@ -20,6 +21,7 @@ mod functions;
 pub mod key_column;
 pub mod new_key;
 mod original;
+pub mod other_user;
 mod references;
 mod rights;
 mod table;

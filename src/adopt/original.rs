@@ -1,6 +1,6 @@
 //! The first part of an adoption: finds the original, and reads its constants.
 
-use crate::adopt::adopted;
+use crate::adopt::adopted::{self, KEPT};
 use crate::adopt::adoption::{Adoption, KnownFrom};
 use crate::arguments;
 use crate::error::{Argument, Error};
@@ -225,14 +225,20 @@ fn find_original(
         let is_trusted = is_candidate(oid, row.get::<Oid>(3)?);
         Some((is_trusted, (row.get::<Oid>(1)?, row.get::<bool>(2)?)))
     });
+    // Also if the function that was adopted was dropped.
+    let shards = definition::in_schema(oid);
+    let is_kept = |function: &Function| {
+        let is_of_shard = || shards.iter().any(|shard| shard.owner == function.owner);
+        adopted::is_kept(function) || function.name.starts_with(KEPT) && is_of_shard()
+    };
     let of = |class: bool| {
         candidates.iter().filter(move |(is_trusted, _)| *is_trusted == class).map(|one| one.1)
     };
     let mut reasons = [Vec::new(), Vec::new()];
-    if let Some(original) = original_among(of(true), Some(&mut reasons))? {
+    if let Some(original) = original_among(of(true), is_kept, Some(&mut reasons))? {
         return Ok(original);
     }
-    if !is_strict && let Some(original) = original_among(of(false), None)? {
+    if !is_strict && let Some(original) = original_among(of(false), is_kept, None)? {
         return Ok(original);
     }
     let [unlikely, likely] = reasons;
@@ -248,6 +254,7 @@ fn find_original(
 /// `reasons` the first. Adds the reasons of those that are none, which are unlikely or likely.
 fn original_among(
     candidates: impl Iterator<Item = (Oid, bool)>,
+    is_kept: impl Fn(&Function) -> bool,
     mut reasons: Option<&mut [Vec<Error>; 2]>,
 ) -> Result<Option<Function>, Error> {
     // Any role that can create functions in the schema decides how many there are, so only one at a
@@ -255,7 +262,7 @@ fn original_among(
     let (mut memory, mut original) = (None, None::<Function>);
     for (oid, is_likely) in candidates {
         let read = window::in_memory_of_its_own(&mut memory, || {
-            let function = catalog::function(oid).filter(|function| !adopted::is_kept(function))?;
+            let function = catalog::function(oid).filter(|function| !is_kept(function))?;
             let read = adopted::read_original(&function);
             Some((function, read))
         });

@@ -1,10 +1,9 @@
 //! The columns that reference a key by foreign keys, and whether they can hold ids.
 
 use crate::error::Error;
-use crate::pg::catalog::BaseTypes;
-use crate::pg::guc;
+use crate::pg::catalog::{self, BaseTypes};
 use crate::pg::names;
-use crate::pg::spi::select;
+use crate::pg::spi::select_by_index;
 use crate::shard::columns::Column;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_identifier;
@@ -41,7 +40,8 @@ pub fn check(key: &Column) -> Result<(), Error> {
 /// such a column in turn. Of a partitioned table only the column of the table itself is returned.
 /// Other roles decide how many there are, so they are found by indexes.
 fn narrow_references(key: &Column) -> Vec<Narrow> {
-    let query = "WITH RECURSIVE columns(relid, name, is_reference) AS (
+    let query = format!(
+        "WITH RECURSIVE columns(relid, name, is_reference) AS (
              SELECT attrelid, attname, false FROM pg_attribute WHERE attrelid = $1 AND attname = $2
              UNION SELECT next.* FROM columns AS c, LATERAL (
                  SELECT inhrelid, c.name, c.is_reference FROM pg_inherits WHERE inhparent = c.relid
@@ -49,29 +49,23 @@ fn narrow_references(key: &Column) -> Vec<Narrow> {
                      JOIN pg_attribute AS a ON a.attrelid = i.inhparent AND a.attname = c.name AND NOT a.attisdropped
                      WHERE i.inhrelid = c.relid AND c.is_reference
                  UNION ALL SELECT f.conrelid, own.attname, true
-                 FROM (SELECT objid FROM pg_depend WHERE refclassid = 'pg_class'::regclass AND refobjid = c.relid
-                           AND refobjsubid = (SELECT attnum FROM pg_attribute WHERE attrelid = c.relid AND attname = c.name)
-                           AND classid = 'pg_constraint'::regclass AND deptype = 'n' OFFSET 0) AS d
-                     CROSS JOIN LATERAL (SELECT * FROM pg_constraint WHERE oid = d.objid OFFSET 0) AS f,
-                     LATERAL unnest(f.conkey, f.confkey) AS k(own, key)
+                 FROM {} AS f, LATERAL unnest(f.conkey, f.confkey) AS k(own, key)
                      JOIN pg_attribute AS own ON own.attnum = k.own JOIN pg_attribute AS key ON key.attnum = k.key
-                     WHERE f.contype = 'f' AND f.confrelid = c.relid AND own.attrelid = f.conrelid
-                     AND key.attrelid = f.confrelid AND key.attname = c.name
+                     WHERE own.attrelid = f.conrelid AND key.attrelid = f.confrelid AND key.attname = c.name
              ) AS next
          )
          SELECT c.relid, a.attname::text, format_type(a.atttypid, a.atttypmod), a.atttypid
          FROM columns AS c JOIN pg_attribute AS a ON a.attrelid = c.relid AND a.attname = c.name
          WHERE c.is_reference AND a.attinhcount = 0
-         ORDER BY c.relid, a.attnum";
+         ORDER BY c.relid, a.attnum",
+        catalog::foreign_keys_on("c.relid")
+    );
     let types = BaseTypes::default();
-    guc::with(&[guc::BY_INDEX], || {
-        select(query, &[key.table.into(), key.name.clone().into()], |row| {
-            match types.of(row.get(4)?) {
-                pg_sys::INT2OID | pg_sys::INT4OID => {
-                    Some(Narrow { table: row.get(1)?, name: row.get(2)?, type_name: row.get(3)? })
-                }
-                _ => None,
-            }
-        })
+    let arguments = [key.table.into(), key.name.clone().into()];
+    select_by_index(&query, &arguments, |row| match types.of(row.get(4)?) {
+        pg_sys::INT2OID | pg_sys::INT4OID => {
+            Some(Narrow { table: row.get(1)?, name: row.get(2)?, type_name: row.get(3)? })
+        }
+        _ => None,
     })
 }

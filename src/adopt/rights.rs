@@ -6,7 +6,7 @@ use crate::pg::deadline::Deadline;
 use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
-use crate::pg::spi::select;
+use crate::pg::spi::{select, select_by_index};
 use crate::shard::definition::Definition;
 use pgrx::pg_sys::{self, Oid};
 
@@ -114,8 +114,8 @@ fn places_of(table: Oid) -> Result<Vec<Oid>, Error> {
     for _ in 0..DEPTH_MAX {
         let next = || {
             let arguments = [last.clone().into(), places.clone().into(), table.into()];
-            guc::with(&[guc::BY_INDEX], || {
-                select(query, &arguments, |row| Some((row.get::<Oid>(1)?, row.get::<bool>(2)?)))
+            select_by_index(query, &arguments, |row| {
+                Some((row.get::<Oid>(1)?, row.get::<bool>(2)?))
             })
         };
         let mut found = vec![];

@@ -15,7 +15,7 @@ use crate::pg::reg_types::Regclass;
 use crate::pg::spi::{self, select};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::visit;
+use crate::sequence::{refusal, visit};
 use crate::shard::columns::{self, AHEAD_MAX_MS, KEY_AHEAD_MAX_MS, check_not_ahead, now_ms};
 use crate::shard::ddl::ShardParts;
 use crate::shard::definition::{self, Definition};
@@ -82,19 +82,19 @@ pub fn adopt_table(
         let mut key = find(column)?;
         let has_ids = matches!(key.keys, Keys::Shard);
         if !has_ids {
-            rights::check_writers(table, &definition, own_schema)?;
+            check_before_locks(&key, &definition, own_schema)?;
             trust.announce(shard, definition.schema);
         }
         let columns = [key.column.clone()];
         if !dry_run {
-            // First the function, whose lock another role can hold as long as it likes.
-            locks::lock_schema(definition.schema);
-            locks::lock_function(next_id, pg_sys::AccessShareLock);
-            let dropped = key.dropped_sequence();
-            lock_out_writers(&columns, TableLock::ToAlter, dropped.as_slice(), || Ok(()))?;
+            lock(&key, &definition, next_id)?;
             check_unchanged(&definition, own_schema, trust, next_id)?;
             check_is_table(table, &definition)?;
-            key = find(Some(key.column.name))?; // it may have changed before we got the lock
+            let before = key;
+            key = find(Some(before.column.name))?; // it may have changed before we got the lock
+            if key.sources != before.sources {
+                return Err(Error::TableChanged(names::relation(table)).into());
+            }
         }
         // The way back does not need it.
         let is_unread = has_ids && placement::first_distributed([table].into_iter()).is_some();
@@ -102,7 +102,6 @@ pub fn adopt_table(
         let change = (!has_ids).then(|| key.change(&names::schema(definition.schema)));
         let way_back = key.way_back()?;
         if change.is_some() {
-            key.check_sources()?;
             check_newest(newest.as_ref(), &definition, relation.owner)?;
         }
         if let Some(change) = change.as_ref().filter(|_| !dry_run) {
@@ -121,6 +120,36 @@ pub fn adopt_table(
         );
         Ok(TableIterator::once(row))
     })
+}
+
+/// Checks what must not be looked at under the locks: any role can name the sequence of the keys in
+/// any number of defaults.
+fn check_before_locks(
+    key: &KeyColumn,
+    definition: &Definition,
+    own_schema: Oid,
+) -> Result<(), Error> {
+    rights::check_writers(key.column.table, definition, own_schema)?;
+    key.check_sources()?;
+    check_not_closed(definition)
+}
+
+fn check_not_closed(definition: &Definition) -> Result<(), Error> {
+    // The copies on a Citus cluster are closed in another way.
+    if placement::is_distributed(definition.schema) {
+        return Ok(());
+    }
+    refusal::check_not_closed(definition.sequence.oid)
+}
+
+/// Locks the column, and before it what other roles can lock as long as they like.
+fn lock(key: &KeyColumn, definition: &Definition, next_id: Oid) -> Result<(), Error> {
+    locks::lock_schema(definition.schema);
+    locks::lock_function(next_id, pg_sys::AccessShareLock);
+    locks::lock_in_time(definition.sequence.oid, pg_sys::RowExclusiveLock)?;
+    check_not_closed(definition)?;
+    let (columns, dropped) = ([key.column.clone()], key.dropped_sequence());
+    lock_out_writers(&columns, TableLock::ToAlter, dropped.as_slice(), || Ok(()))
 }
 
 /// Checks that the newest key is not ahead of the clock. Other roles decide about the keys in their

@@ -8,7 +8,7 @@ use crate::pg::guc;
 use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
 use crate::pg::roles;
-use crate::pg::spi::{self, select};
+use crate::pg::spi::{self, select_by_index};
 use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::IdSequence;
 use crate::sequence::read;
@@ -92,8 +92,8 @@ pub fn check_tables_of_others(function: &Function, columns: &[Column]) -> Result
          GROUP BY 1 ORDER BY 2 DESC, 1"
     );
     let tables: Vec<Oid> = columns.iter().map(|column| column.table).collect();
-    let mut counts = guc::with(&[guc::BY_INDEX], || {
-        select(&query, &[tables.into()], |row| Some((row.get::<Oid>(1)?, row.get::<i64>(2)?)))
+    let mut counts = select_by_index(&query, &[tables.into()], |row| {
+        Some((row.get::<Oid>(1)?, row.get::<i64>(2)?))
     });
     let is_other = |owner: Oid| {
         owner != function.owner && !catalog::has_rights_of(owner, catalog::current_role())

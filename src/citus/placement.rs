@@ -184,7 +184,7 @@ pub fn is_locked() -> bool {
     ];
     let is_locked = |name: &&str| {
         let catalog = catalog::relation_oid(name, pg_sys::PG_CATALOG_NAMESPACE.into());
-        catalog != Oid::INVALID && !locks::lock_relation_unless_locked(catalog)
+        catalog != Oid::INVALID && !locks::lock_unless_locked(catalog, pg_sys::AccessShareLock)
     };
     catalog::has_citus() && CATALOGS.iter().any(is_locked)
 }

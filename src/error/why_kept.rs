@@ -24,6 +24,8 @@ pub enum WhyKept {
     SecurityDefiner,
     #[error("Trigger {name} of table {table} would generate its ids instead.")]
     OtherTrigger { name: String, table: String },
+    #[error("Partition {0} has another default for it, which would be dropped as well.")]
+    OtherDefault(String),
     #[error(
         "The partition key of its table has an expression of role {0}, which this call must not \
          run. Call the function in a session of that role."

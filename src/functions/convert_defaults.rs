@@ -142,7 +142,8 @@ fn convert_group(
     parts.check_next_id(definition.schema, definition.sequence)?;
     // The function, the defaults and the owners may have changed before we got the locks. A column
     // that has come since is left for another call.
-    let mut candidates = candidates(definition, parts.own_schema, None);
+    let tables = locked.iter().map(|column| column.table).collect();
+    let mut candidates = candidates(definition, parts.own_schema, Some(tables));
     candidates.retain(|one| locked.contains(&one.column) && one.is_convertible());
     let mut converted = vec![];
     for candidate in candidates {
@@ -168,7 +169,7 @@ fn warn_kept(column: &Column, why: WhyKept) {
 /// Does the same for a table that the present statement has created, whose schema's `next_id()` is
 /// that of the shard. Returns whether it has got a trigger.
 pub fn convert_new_table(table: Oid, definition: &Definition, own_schema: Oid) -> bool {
-    let mut candidates = candidates(definition, own_schema, Some(table));
+    let mut candidates = candidates(definition, own_schema, Some(vec![table]));
     candidates.retain(Candidate::is_convertible);
     candidates.iter().for_each(|candidate| candidate.convert(definition.shard, own_schema));
     !candidates.is_empty()
@@ -178,7 +179,7 @@ pub fn convert_new_table(table: Oid, definition: &Definition, own_schema: Oid) -
 /// used now.
 pub fn warn_new_table_kept(table: Oid, schema: Oid, shard: Shard, own_schema: Oid, why: &str) {
     let definition = definition::in_schema_by_number(schema, shard);
-    let kept = definition.map(|definition| candidates(&definition, own_schema, Some(table)));
+    let kept = definition.map(|definition| candidates(&definition, own_schema, Some(vec![table])));
     let warn = |candidate: &Candidate| warn_kept(&candidate.column, WhyKept::Fails(why.into()));
     kept.iter().flatten().for_each(warn);
 }
@@ -198,10 +199,16 @@ struct Candidate {
     /// A trigger of the table, or of one below it, that generates ids of another shard for the
     /// column as soon as it has no default. Any role with TRIGGER can create one.
     trigger: Option<(String, Oid)>,
+    /// A partition that has another default for the column.
+    other_default: Option<Oid>,
 }
 
-/// The candidates in the schema of the shard, or those of one table.
-fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> Vec<Candidate> {
+/// The candidates in the schema of the shard, or those of some tables there.
+fn candidates(
+    definition: &Definition,
+    own_schema: Oid,
+    tables: Option<Vec<Oid>>,
+) -> Vec<Candidate> {
     let defaults = columns::defaults_of(definition, own_schema);
     let is_of_user = placement::is_no_citus_shard();
     let default = columns::shown_default(definition, own_schema);
@@ -225,7 +232,10 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
                      WHERE p.partexprs IS NOT NULL),
              c.relhassubclass AND c.relkind = 'r',
              EXISTS (SELECT FROM ({tree}) AS t JOIN pg_rewrite ON ev_class = t.relid WHERE ev_type = '3'), {by_definer},
-             other.name, other.table_oid
+             other.name, other.table_oid,
+             (SELECT min(t.relid) FROM ({tree}) AS t JOIN pg_attribute AS k ON k.attrelid = t.relid AND k.attname = a.attname
+                     JOIN pg_attrdef AS f ON f.adrelid = k.attrelid AND f.adnum = k.attnum
+                     WHERE c.relkind = 'p' AND t.relid <> c.oid AND coalesce({default} <> ALL ($2), true))
          FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          LEFT JOIN LATERAL (
@@ -234,12 +244,12 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
              AND tgargs <> {arguments_of_shard} AND tgparentid = 0 ORDER BY tgname::text COLLATE \"C\", tgrelid LIMIT 1
          ) AS other(name, table_oid) ON true
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
-         AND ($3 IS NULL OR c.oid = $3) AND {default} = ANY ($2)
+         AND ($3 IS NULL OR c.oid = ANY ($3)) AND {default} = ANY ($2)
          ORDER BY c.oid, a.attnum"
     );
     let trigger =
         catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
-    let arguments = [definition.schema.into(), defaults.into(), table.into(), trigger.into()];
+    let arguments = [definition.schema.into(), defaults.into(), tables.into(), trigger.into()];
     select(&query, &arguments, |row| {
         let column = Column { table: row.get(1)?, name: row.get(2)?, is_bigint: row.get(3)? };
         Some(Candidate {
@@ -250,6 +260,7 @@ fn candidates(definition: &Definition, own_schema: Oid, table: Option<Oid>) -> V
             has_rule: row.get(7)?,
             has_rights_of_definer: row.get(8)?,
             trigger: row.get(9).zip(row.get(10)),
+            other_default: row.get(11),
         })
     })
 }
@@ -286,6 +297,9 @@ impl Candidate {
         if let Some((trigger, table)) = &self.trigger {
             let (name, table) = (quote_identifier(trigger), names::relation(*table));
             return Some(WhyKept::OtherTrigger { name, table });
+        }
+        if let Some(partition) = self.other_default {
+            return Some(WhyKept::OtherDefault(names::relation(partition)));
         }
         if let Some(author) = self.author() {
             return Some(WhyKept::ExpressionOf(names::role(author)));

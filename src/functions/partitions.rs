@@ -9,6 +9,7 @@ use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Relation};
 use crate::pg::deadline::Deadline;
+use crate::pg::default::default_of;
 use crate::pg::guc;
 use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
@@ -27,7 +28,8 @@ use crate::shard::lookup;
 use crate::shard::related::{self, Change};
 use crate::shard::trust::Trust;
 use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs};
-use instagram_id_core::layout::{self, ISSUED_MS_MAX, Seq, Shard};
+use instagram_id_core::hlc::FIRST_DAY_MS;
+use instagram_id_core::layout::{self, ISSUED_MS_MAX, Seq, Shard, TIME_SHIFT};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
@@ -131,12 +133,13 @@ fn create_id_partitions(
 /// so if the partitions up to that one have a gap: `create_id_partitions` may have created the
 /// newer ones by another epoch than that of the rows in the older ones.
 ///
-/// Partitions that begin with MINVALUE or below the epoch stay, because their rows have no time. A
-/// default partition stays as well, and so does one whose DETACH CONCURRENTLY has not ended. As
-/// `DROP TABLE` on a partition does, the call waits for all sessions that use the table, and then
-/// locks it until the transaction ends. It does so only if there is a partition to drop. Each wait
-/// ends after 10 seconds, or after the session's `lock_timeout` if that is shorter. While it waits
-/// for other locks it releases this one.
+/// Partitions that begin with MINVALUE, below the epoch or on its first day stay: they can have
+/// keys of a serial, which have no time. One that begins with the epoch and lasts 1 to 31 days has
+/// ids. A default partition stays as well, and so does one whose DETACH CONCURRENTLY has not ended.
+/// As `DROP TABLE` on a partition does, the call waits for all sessions that use the table, and
+/// then locks it until the transaction ends. It does so only if there is a partition to drop, in
+/// attempts of half a second, for 10 seconds at most, or for the session's `lock_timeout` if that
+/// is shorter.
 ///
 /// # Errors
 ///
@@ -183,7 +186,13 @@ fn drop_old_id_partitions(
         let mut attempts = Attempts::new();
         loop {
             let lock = || Parent::lock(table.0, pg_sys::AccessExclusiveLock);
-            let parent = attempts.counting(lock)?;
+            let parent = match attempts.counting(lock) {
+                Err(busy @ Error::RelationLocked { .. }) => {
+                    attempts.pause().map_err(|_| busy)?;
+                    continue;
+                }
+                locked => locked?,
+            };
             // Now all other sessions that use the table wait for this one.
             let over = to_drop(&parent)?;
             let mut removed = vec![];
@@ -232,7 +241,7 @@ impl Parent {
             None => "It is not partitioned.",
             Some(key) if !key.is_by_range => "It is partitioned in another way.",
             Some(key) if key.columns != 1 => "Its key has several columns.",
-            Some(key) if key.is_expression => "Its key is an expression.",
+            Some(key) if key.column == 0 => "Its key is an expression.",
             Some(key) if !key.is_bigint => "Its key is of another type.",
             Some(_) => return Ok(Parent { oid, relation }),
         };
@@ -295,7 +304,8 @@ impl Parent {
     ///
     /// Those of [`definition::find`] and [`adopted::epoch_of`], or the shard does not exist.
     fn epoch_of_default(&self, own_schema: Oid) -> Result<Option<Given>, Error> {
-        let call = partitions::default_of_key(self.oid).and_then(Expression::call);
+        let key = partitions::partition_key(self.oid).map(|key| key.column);
+        let call = key.and_then(|key| default_of(self.oid, key)).and_then(Expression::call);
         let Some((callee, arguments)) = call else { return Ok(None) };
         if let Some(function) = catalog::function(callee)
             && let Some(epoch) = match ddl::ids_of(&function, own_schema) {
@@ -503,9 +513,16 @@ impl Parent {
         is_given: bool,
     ) -> Result<Vec<Oid>, Error> {
         let (end, now) = (bound(epoch, before), bound(epoch, names::now()));
+        // Keys of a serial or an identity are as small as ids of the first day, and have no time.
+        const FIRST_DAY: i64 = FIRST_DAY_MS << TIME_SHIFT;
+        let is_of_ids = |range: Range| match range.from {
+            // The first partition of an epoch that begins with a day, a week or a month.
+            Some(0) => range.to.is_some_and(|to| (FIRST_DAY..=31 * FIRST_DAY).contains(&to)),
+            Some(from) => from >= FIRST_DAY,
+            None => false,
+        };
         let is_over = |range: Range| {
-            let ends = range.to.is_some_and(|to| end.is_none_or(|end| to <= end));
-            range.from.is_some_and(|from| from >= 0) && ends
+            is_of_ids(range) && range.to.is_some_and(|to| end.is_none_or(|end| to <= end))
         };
         // A partition up to MAXVALUE contains the present by any epoch, so it counts only if it
         // begins at `before` or later.
@@ -530,9 +547,8 @@ impl Parent {
         }
         let until_now = |range: &Range| range.to.is_some_and(|to| now.is_none_or(|now| to <= now));
         let mut pairs = partitions.windows(2).map(|pair| [pair[0].range, pair[1].range]);
-        let gap = pairs.find(|[one, next]| {
-            one.from.is_some_and(|from| from >= 0) && until_now(one) && one.to != next.from
-        });
+        let gap =
+            pairs.find(|[one, next]| is_of_ids(*one) && until_now(one) && one.to != next.from);
         match gap {
             Some([one, next]) if !is_given => Err(Error::PartitionsNotConnected {
                 table: table(),

@@ -9,7 +9,7 @@ use crate::pg::catalog;
 use crate::pg::guc;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{CopyPolicy, IdSequence, visit};
-use crate::shard::columns::{self, AHEAD_MAX_MS, Column};
+use crate::shard::columns::{self, AHEAD_MAX_MS, Column, Owners};
 use crate::shard::{definition, lookup};
 use instagram_id_core::hlc::{self, WARN_AHEAD_MS};
 use instagram_id_core::layout::{self, Shard};
@@ -57,7 +57,8 @@ pub fn above_known(shard: Shard, sequence: IdSequence, own_schema: Oid) -> Resul
     }
     let mut newest = 0;
     for definition in served {
-        let found = columns::columns_of_shard(&definition, own_schema, &generator::stored());
+        let found =
+            columns::columns_of_shard(&definition, own_schema, Owners::All, &generator::stored());
         let is_own = |column: &Column| {
             catalog::relation(column.table)
                 .is_some_and(|table| catalog::has_rights_of(table.owner, definition.owner))

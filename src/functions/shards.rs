@@ -1,6 +1,6 @@
 //! `create_shard`, `advance_shard`, `claim_shard`.
 
-use crate::adopt::adopted;
+use crate::adopt::other_user::{self, User};
 use crate::arguments;
 use crate::error::{Argument, Error};
 use crate::generator;
@@ -111,23 +111,22 @@ fn warn_if_sequence_is_ahead(shard: Shard, sequence: IdSequence) {
 /// name: its ids and those of the shard could be the same.
 fn check_has_no_other_use(sequence: Oid, shard: Shard) -> Result<(), Error> {
     let name = names::relation(sequence);
-    let with_nextval = || columns::columns_with_nextval(sequence).into_iter().next();
-    if let Some(column) = columns::column_owning(sequence).or_else(with_nextval) {
-        let owner = catalog::relation(column.table).map_or(Oid::INVALID, |table| table.owner);
-        let (other, owner) = (column.qualified(), names::role(owner));
-        return Err(Error::SequenceShared { name, other, owner });
+    if let Some((column, _)) = columns::column_owning(sequence) {
+        let other = User::Column(column).to_string();
+        return Err(Error::SequenceShared { name, other });
     }
     // A `next_id()` there is refused by its name.
     let schema = catalog::relation(sequence).map(|relation| relation.schema);
     let is_next_id = |it: &Function| {
         it.name == "next_id" && it.parameters.is_empty() && Some(it.schema) == schema
     };
-    match adopted::other_user_of(sequence, is_next_id) {
-        Some(routine) => {
+    match other_user::find_nextval(sequence, is_next_id) {
+        None => Ok(()),
+        Some(User::Routine(routine)) => {
             let (routine, shard) = (names::function(routine.oid), shard.number());
             Err(Error::SequenceUsed { name, routine, shard })
         }
-        None => Ok(()),
+        Some(other) => Err(Error::SequenceShared { name, other: other.to_string() }),
     }
 }
 

@@ -48,6 +48,18 @@ pub fn tree_of(table: &str) -> String {
     )
 }
 
+/// The subquery for the foreign keys that reference a table, rows of `pg_constraint`. `table` is an
+/// expression for its OID. Any role that can create tables decides how many there are in all, so
+/// they are found by indexes.
+pub fn foreign_keys_on(table: &str) -> String {
+    format!(
+        "(SELECT key.* FROM pg_depend AS by
+             CROSS JOIN LATERAL (SELECT * FROM pg_constraint WHERE oid = by.objid OFFSET 0) AS key
+         WHERE by.classid = 'pg_constraint'::regclass AND by.refclassid = 'pg_class'::regclass AND by.refobjid = {table}
+         AND by.deptype = 'n' AND key.contype = 'f' AND key.confrelid = {table})"
+    )
+}
+
 /// Whether a new table cannot have that name, which is the name of its type as well.
 pub fn is_name_taken(name: &str, schema: Oid) -> bool {
     let (type_name, none) = (Datum::from(name.as_pg_cstr()), Datum::null());

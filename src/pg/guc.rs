@@ -112,15 +112,18 @@ pub fn with_lock_timeout<T>(limit: Duration, f: impl FnOnce() -> T) -> T {
     with(&[(c"lock_timeout", &limit.as_millis().max(1).to_string())], f)
 }
 
+/// Limits each later wait for a lock, until the settings of the innermost [`with`] end. It must be
+/// called within one.
+pub fn limit_later_waits(limit: Duration) {
+    let limit = shorter_lock_timeout(limit).as_millis().max(1).to_string();
+    // SAFETY: `with` has begun a nesting level, and ends it.
+    unsafe { set(c"lock_timeout", &limit, pg_sys::GucAction::GUC_ACTION_SAVE) }
+}
+
 /// Runs `f` with [`OWN_NAMES`] and the limit of [`with_lock_limit`].
 pub fn with_own_names_and_limit<T>(f: impl FnOnce() -> T) -> T {
     with(OWN_NAMES, || with_lock_limit(f))
 }
-
-/// For queries of the catalogs that look up many rows by an index. If the statistics are those of
-/// one large partitioned table, PostgreSQL would read all of `pg_inherits` for each of its
-/// partitions.
-pub const BY_INDEX: (&CStr, &str) = (c"enable_seqscan", "off");
 
 /// Shows the tables that store the rows of Citus's distributed tables. Citus hides them from
 /// queries on `pg_class`, but not in sessions that it has opened itself.

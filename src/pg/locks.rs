@@ -6,7 +6,7 @@ use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::raw::Raw;
-use crate::pg::spi::select;
+use crate::pg::spi::select_by_index;
 use crate::pg::subtransaction;
 use crate::pg::wait_event::{self, WaitEvent};
 use pgrx::PgSqlErrorCode;
@@ -197,13 +197,20 @@ pub fn lock_relation(relation: Oid, mode: u32) {
     unsafe { pg_sys::LockRelationOid(relation, mode as pg_sys::LOCKMODE) }
 }
 
-/// Locks the relation as a query does until the transaction ends, unless another session has a lock
-/// that conflicts with this. Returns whether it is locked.
-pub fn lock_relation_unless_locked(relation: Oid) -> bool {
+/// Locks the relation until the transaction ends, unless another session has a lock that conflicts
+/// with this one. Returns whether it is locked.
+pub fn lock_unless_locked(relation: Oid, mode: u32) -> bool {
     // SAFETY: takes a lock, or none.
-    unsafe {
-        pg_sys::ConditionalLockRelationOid(relation, pg_sys::AccessShareLock as pg_sys::LOCKMODE)
-    }
+    unsafe { pg_sys::ConditionalLockRelationOid(relation, mode as pg_sys::LOCKMODE) }
+}
+
+/// Locks the relation until the transaction ends. The error names it if the lock is not available
+/// in time.
+pub fn lock_in_time(relation: Oid, mode: u32) -> Result<(), Error> {
+    // A subtransaction for each relation would take longer with each lock of the session.
+    let is_locked =
+        lock_unless_locked(relation, mode) || in_time(|| lock_relation(relation, mode)).is_some();
+    if is_locked { Ok(()) } else { Err(not_available(relation)) }
 }
 
 /// Half of the number of objects that all sessions together can lock.
@@ -271,11 +278,14 @@ impl Attempts {
         result.map(|_| got_them)
     }
 
-    /// Runs `f`, which waits for a lock that the attempts need, and counts its time.
-    pub fn counting<T>(&mut self, f: impl FnOnce() -> T) -> T {
-        let started = Instant::now();
-        let result = guc::with_lock_timeout(self.left, f);
-        self.left = self.left.saturating_sub(started.elapsed());
+    /// Runs `f`, which waits for a lock that the attempts need, for at most as long as an attempt,
+    /// and counts its time. If it fails, [`Attempts::pause`] counts it.
+    pub fn counting<T>(&mut self, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        self.started.set(Instant::now());
+        let result = guc::with_lock_timeout(self.left.min(self.longest), f);
+        if result.is_ok() {
+            self.left = self.left.saturating_sub(self.started.get().elapsed());
+        }
         result
     }
 
@@ -326,9 +336,7 @@ impl Attempts {
         }
         let query = catalog::tree_of("$1");
         loop {
-            let mut found = guc::with(&[guc::BY_INDEX], || {
-                select(&query, &[table.into()], |row| row.get::<Oid>(1))
-            });
+            let mut found = select_by_index(&query, &[table.into()], |row| row.get::<Oid>(1));
             found.retain(|one| !locked.contains(one));
             if found.is_empty() {
                 return Ok(locked);
@@ -341,7 +349,8 @@ impl Attempts {
 }
 
 /// Makes [`Attempts`] until one has all locks. Otherwise returns the relation whose lock another
-/// session has.
+/// session has. Once other sessions wait for these locks, each further wait lasts at most
+/// [`SHORT`].
 pub fn lock_all(lock: impl Fn(&Attempts) -> Result<(), Error>) -> Result<Result<(), Oid>, Error> {
     let mut attempts = Attempts::new();
     while !attempts.attempt(|attempts| lock(attempts).map(|()| true))? {
@@ -349,6 +358,7 @@ pub fn lock_all(lock: impl Fn(&Attempts) -> Result<(), Error>) -> Result<Result<
             return Ok(Err(busy));
         }
     }
+    guc::limit_later_waits(SHORT);
     Ok(Ok(()))
 }
 
@@ -374,6 +384,7 @@ pub fn lock_available<T>(
             *busy = (!got_them).then(|| attempts.busy.get());
         }
     }
+    guc::limit_later_waits(SHORT);
     Ok(busy)
 }
 

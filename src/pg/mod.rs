@@ -4,6 +4,7 @@
 pub mod cancel;
 pub mod catalog;
 pub mod deadline;
+pub mod default;
 pub mod errors;
 pub mod event_trigger;
 pub mod greatest;

@@ -44,7 +44,7 @@ pub unsafe fn selected(body: *mut pg_sys::Node) -> Option<Vec<Expression>> {
     }
 }
 
-/// An expression in a function's body.
+/// An expression in a function's body, or a default.
 #[derive(Clone, Copy)]
 pub struct Expression(*mut pg_sys::Node);
 
@@ -94,6 +94,12 @@ impl Expression {
         // SAFETY: as above.
         let text = unsafe { CStr::from_ptr(pg_sys::text_to_cstring(datum.cast_mut_ptr())) };
         text.to_str().ok().map(str::to_owned)
+    }
+
+    /// The function that it calls with nothing but constants of these types, and these constants.
+    pub fn call_with_constants(self, types: &[Oid]) -> Option<(Oid, Vec<Expression>)> {
+        let is_constant = |one: &Expression| types.iter().any(|it| one.constant(*it).is_some());
+        self.call().filter(|(_, arguments)| arguments.iter().all(is_constant))
     }
 
     /// The function that it calls, and the arguments.

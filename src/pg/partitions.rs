@@ -1,37 +1,23 @@
 //! Partitions by ranges of a bigint, from the catalogs.
 
 use crate::pg::catalog::IS_SHORT_DEFAULT;
-use crate::pg::parsed_body::Expression;
 use crate::pg::spi::select;
 use crate::pg::sys;
-use pgrx::pg_sys::{self, AsPgCStr, Oid};
+use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
 
 /// The partition key of a table.
 pub struct PartitionKey {
     pub is_by_range: bool,
     pub columns: usize,
-    /// Whether its first column is an expression.
-    pub is_expression: bool,
+    /// The number of its first column, or 0 for an expression.
+    pub column: pg_sys::AttrNumber,
     /// Whether its first column is a bigint in PostgreSQL's default order.
     pub is_bigint: bool,
 }
 
-/// The default of the first column in the partition key of a table, if it is short:
-/// [`IS_SHORT_DEFAULT`]. It is parsed and never run.
-pub fn default_of_key(table: Oid) -> Option<Expression> {
-    let query = format!(
-        "SELECT f.adbin::text FROM pg_partitioned_table AS p
-         JOIN pg_attrdef AS f ON f.adrelid = p.partrelid AND f.adnum = p.partattrs[0]
-         WHERE p.partrelid = $1 AND {IS_SHORT_DEFAULT}"
-    );
-    let text = select(&query, &[table.into()], |row| row.get::<String>(1)).pop()?;
-    // SAFETY: the text is from pg_attrdef.adbin, and short enough for PostgreSQL's recursion.
-    Some(unsafe { Expression::of_node(pg_sys::stringToNode(text.as_pg_cstr()).cast()) })
-}
-
-/// Whether that column has a default, of its own or of the domain that is its type, which is
-/// neither a number nor a call of nextval() alone.
+/// Whether the first column of the partition key has a default, of its own or of the domain that is
+/// its type, which is neither a number nor a call of nextval() alone.
 pub fn key_may_get_ids(table: Oid) -> bool {
     let query = format!(
         "SELECT EXISTS (SELECT FROM pg_partitioned_table AS p
@@ -80,7 +66,7 @@ pub fn partition_key(table: Oid) -> Option<PartitionKey> {
         Some(PartitionKey {
             is_by_range: strategy == b'r',
             columns: count,
-            is_expression: column == 0,
+            column,
             is_bigint: pg_sys::get_opclass_input_type(class) == pg_sys::INT8OID
                 && pg_sys::get_opclass_family(class) == pg_sys::INTEGER_BTREE_FAM_OID,
         })

@@ -1,6 +1,7 @@
 //! Runs generated statements through SPI.
 
 use crate::pg::errors;
+use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::text::{self, push};
 use pgrx::datum::DatumWithOid;
@@ -58,6 +59,18 @@ pub fn select<T>(
             values
         }
     })
+}
+
+/// The same for a query of the catalogs that looks up many rows by indexes. If the statistics are
+/// those of one large partitioned table, PostgreSQL would read all of `pg_inherits` for each of its
+/// partitions. A subquery `LATERAL (... OFFSET 0)` is looked up for each row before it, and not the
+/// other way round.
+pub fn select_by_index<T>(
+    query: &str,
+    arguments: &[DatumWithOid],
+    read: impl Fn(&Row) -> Option<T>,
+) -> Vec<T> {
+    guc::with(&[(c"enable_seqscan", "off")], || select(query, arguments, read))
 }
 
 /// The rows of a query, as text, also for a transaction that has no snapshot yet.

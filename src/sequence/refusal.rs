@@ -2,10 +2,11 @@
 
 use crate::error::{Error, Unfit};
 use crate::pg::names;
+use crate::pg::spi::select;
 use crate::sequence::{IdSequence, read};
 use instagram_id_core::copy;
-use instagram_id_core::hlc::State;
-use pgrx::pg_sys;
+use instagram_id_core::hlc::{self, FIRST_DAY_MS, State};
+use pgrx::pg_sys::{self, Oid};
 
 /// Why nothing was done. Plain data, so that it can leave [`guarded`](crate::pg::raw::guarded).
 #[derive(Clone, Copy)]
@@ -120,7 +121,21 @@ fn is_ended_by_max(unfit: Unfit, max: i64, state: Option<State>) -> bool {
         && state.is_some_and(|state| ends_at(max, state))
 }
 
+/// Checks that no move has closed the sequence, even if its value was set back since. No counter
+/// has a MAXVALUE as great as an id's state.
+pub fn check_not_closed(sequence: Oid) -> Result<(), Error> {
+    let query = "SELECT seqmax FROM pg_sequence WHERE seqrelid = $1 AND NOT seqcycle";
+    let max = select(query, &[sequence.into()], |row| row.get::<i64>(1));
+    let ends = |max| read::state(sequence).is_some_and(|state| ends_at(max, state));
+    let is_closed =
+        |max: &i64| *max < hlc::VALUE_MAX && (hlc::ms_of(*max) >= FIRST_DAY_MS || ends(*max));
+    match max.into_iter().find(is_closed) {
+        Some(max) => Err(Error::ClosedByMove { name: names::relation(sequence), max }),
+        None => Ok(()),
+    }
+}
+
 /// Whether the last value has reached this MAXVALUE, as in a sequence that a move has closed.
-pub fn ends_at(max: i64, state: State) -> bool {
+fn ends_at(max: i64, state: State) -> bool {
     state.last_value >= max && !copy::is_closed(state.last_value)
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::pg::catalog::{self, BaseTypes};
-use crate::pg::greatest::{self, NotScanned};
+use crate::pg::greatest;
 use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
@@ -86,24 +86,25 @@ pub fn columns_of_owners(sequence: Oid, may_use: bool) -> Vec<Column> {
     columns_naming(sequence, &may_use)
 }
 
-/// The columns of owners who may use the sequence whose default calls `currval()`, or is too long
+/// The columns of owners who may use the sequence whose default calls `nextval()`, or is too long
 /// to be searched.
-pub fn columns_with_currval(sequence: Oid) -> Vec<Column> {
-    columns_calling(pg_sys::F_CURRVAL, "USAGE, SELECT", sequence)
-}
-
-/// The same for `nextval()`.
 pub fn columns_with_nextval(sequence: Oid) -> Vec<Column> {
     columns_calling(pg_sys::F_NEXTVAL, "USAGE, UPDATE", sequence)
 }
 
-/// The column to which a sequence belongs, if there is one, as that of a serial or an identity.
-pub fn column_owning(sequence: Oid) -> Option<Column> {
-    let query = "SELECT attrelid, attname::text, atttypid FROM pg_depend
+/// The same for `currval()`.
+pub fn columns_with_currval(sequence: Oid) -> Vec<Column> {
+    columns_calling(pg_sys::F_CURRVAL, "USAGE, SELECT", sequence)
+}
+
+/// The column to which a sequence belongs, if there is one, as that of a serial or an identity, and
+/// whether it is the latter.
+pub fn column_owning(sequence: Oid) -> Option<(Column, bool)> {
+    let query = "SELECT attrelid, attname::text, atttypid, deptype = 'i' FROM pg_depend
          JOIN pg_attribute ON attrelid = refobjid AND attnum = refobjsubid
          WHERE classid = 'pg_class'::regclass AND objid = $1 AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i')";
     let types = BaseTypes::default();
-    select(query, &[sequence.into()], |row| column_of(row, &types)).pop()
+    select(query, &[sequence.into()], |row| column_of(row, &types).zip(row.get(4))).pop()
 }
 
 fn columns_calling(function: u32, privileges: &str, sequence: Oid) -> Vec<Column> {
@@ -232,40 +233,74 @@ pub struct Stored {
     pub is_of_table: &'static str,
 }
 
+/// Whose tables are looked at.
+#[derive(Clone, Copy)]
+pub enum Owners {
+    All,
+    /// Owners with UPDATE on the sequence of the shard. Others decide how many tables they have.
+    WithUpdate,
+}
+
+/// Ordinary and partitioned tables, by their `relkind`.
+pub const TABLES: &str = "r,p";
+
+/// These, views and foreign tables: all that can have a default.
+pub const WITH_DEFAULTS: &str = "r,p,v,f";
+
 /// The columns in the schema of a shard that get its ids by a default or by the trigger function
 /// `next_id_trigger`, and the same columns of the tables that store their rows. A partition is left
 /// out if its table is among them.
-pub fn columns_of_shard(definition: &Definition, own_schema: Oid, stored: &Stored) -> Vec<Column> {
-    columns_filled_by(defaults_of(definition, own_schema), definition, own_schema, stored)
+pub fn columns_of_shard(
+    definition: &Definition,
+    own_schema: Oid,
+    owners: Owners,
+    stored: &Stored,
+) -> Vec<Column> {
+    let defaults = defaults_of(definition, own_schema);
+    columns_filled_by(TABLES, defaults, definition, own_schema, owners, stored)
 }
 
 /// Those of them that name the shard by its number, in the default or in the trigger's arguments.
-/// They do not depend on the functions of the shard.
-pub fn columns_by_number(definition: &Definition, own_schema: Oid, stored: &Stored) -> Vec<Column> {
-    columns_filled_by(defaults_by_number(definition, own_schema), definition, own_schema, stored)
+/// They do not depend on the functions of the shard. `kinds` are those of the relations.
+pub fn columns_by_number(
+    kinds: &str,
+    definition: &Definition,
+    own_schema: Oid,
+    owners: Owners,
+    stored: &Stored,
+) -> Vec<Column> {
+    let defaults = defaults_by_number(definition, own_schema);
+    columns_filled_by(kinds, defaults, definition, own_schema, owners, stored)
 }
 
+/// The same for these defaults, in relations of these kinds.
 fn columns_filled_by(
+    kinds: &str,
     defaults: Vec<String>,
     definition: &Definition,
     own_schema: Oid,
+    owners: Owners,
     stored: &Stored,
 ) -> Vec<Column> {
+    let is_counted = match owners {
+        Owners::All => "true",
+        Owners::WithUpdate => "has_sequence_privilege(c.relowner, $4, 'UPDATE')",
+    };
     let query = format!(
         "WITH filled (relation, number) AS (
              SELECT adrelid, adnum FROM (
                  SELECT f.* FROM pg_class AS c JOIN pg_attrdef AS f ON f.adrelid = c.oid
-                 WHERE c.relnamespace = $1 OFFSET 0) AS f
+                 WHERE c.relnamespace = $1 AND {is_counted} OFFSET 0) AS f
              WHERE {} = ANY ($2)
              UNION
              SELECT tgrelid, a.attnum FROM pg_class AS c JOIN pg_trigger ON tgrelid = c.oid
              JOIN pg_attribute AS a ON a.attrelid = c.oid
-             WHERE c.relnamespace = $1 AND tgfoid = $3 AND tgargs = {}
+             WHERE c.relnamespace = $1 AND {is_counted} AND tgfoid = $3 AND tgargs = {}
          )
          SELECT p.oid, a.attname::text, a.atttypid
          FROM filled JOIN pg_class AS c ON c.oid = relation JOIN pg_attribute AS a ON a.attrelid = relation AND a.attnum = number
          JOIN pg_class AS p ON p.relnamespace = c.relnamespace AND (p.oid = c.oid OR p.relkind = c.relkind AND {})
-         WHERE c.relkind IN ('r', 'p') AND {} AND a.attnum > 0 AND NOT a.attisdropped
+         WHERE c.relkind = ANY ('{{{kinds}}}') AND {} AND a.attnum > 0 AND NOT a.attisdropped
          AND NOT EXISTS (SELECT FROM pg_inherits JOIN filled AS above ON above.relation = inhparent
                          JOIN pg_attribute AS b ON b.attrelid = inhparent AND b.attnum = above.number
                          WHERE inhrelid = c.oid AND c.relispartition AND b.attname = a.attname)
@@ -277,7 +312,8 @@ fn columns_filled_by(
     );
     let trigger =
         catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
-    let arguments = [definition.schema.into(), defaults.into(), trigger.into()];
+    let sequence = definition.sequence.oid.into();
+    let arguments = [definition.schema.into(), defaults.into(), trigger.into(), sequence];
     let types = BaseTypes::default();
     guc::with(&[guc::ALL_TABLES], || select(&query, &arguments, |row| column_of(row, &types)))
 }
@@ -319,9 +355,6 @@ fn newest_id_if(
 /// keys of their rows.
 pub fn newest_of_sequence(sequence: IdSequence, stored: &Stored) -> Result<Option<i64>, Error> {
     let may_read = |owner| visit::may_be_updated_by(sequence.oid, owner);
-    let is_read = |column: &Column| {
-        catalog::relation(column.table).is_some_and(|table| may_read(table.owner))
-    };
     guc::with(guc::OWN_NAMES, || {
         let query = "SELECT extnamespace FROM pg_extension WHERE extname = 'instagram_id'";
         let rows = select_latest(query);
@@ -329,8 +362,7 @@ pub fn newest_of_sequence(sequence: IdSequence, stored: &Stored) -> Result<Optio
         let own_schema = own_schema.map_or(Oid::INVALID, Oid::from);
         let mut greatest = None;
         for definition in definition::served_by(sequence.oid) {
-            let mut columns = columns_of_shard(&definition, own_schema, stored);
-            columns.retain(is_read);
+            let columns = columns_of_shard(&definition, own_schema, Owners::WithUpdate, stored);
             let newest = newest_id_if(&columns, may_read)?;
             let way = |value| Some(advance_statement(definition.shard, value));
             check_not_ahead(newest.as_ref(), sequence, AHEAD_MAX_MS, way)?;
@@ -366,21 +398,10 @@ fn newest_at_most(
         _ => Err(Error::NotTableOwner(names::relation(column.table))),
     };
     check_owner()?;
-    let lock = || locks::lock_relation(column.table, pg_sys::AccessShareLock);
-    // A subtransaction for each column would take longer with each lock of the session.
-    if !locks::lock_relation_unless_locked(column.table) && locks::in_time(lock).is_none() {
-        return Err(locks::not_available(column.table));
-    }
+    locks::lock_in_time(column.table, pg_sys::AccessShareLock)?;
     check_owner()?; // also if it was dropped
     let greatest = || greatest::greatest_at_most(column.table, &column.name, limit, read);
-    guc::with(&[guc::ALL_TABLES], greatest).map_err(|NotScanned { table, is_foreign }| {
-        let name = names::relation(table);
-        if is_foreign {
-            Error::NotTable { name, kind: "a foreign table" }
-        } else {
-            Error::TableChanged(name)
-        }
-    })
+    guc::with(&[guc::ALL_TABLES], greatest)
 }
 
 /// How far a key may move a sequence ahead of the clock if the caller did not ask for it. Every

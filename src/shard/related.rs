@@ -8,10 +8,9 @@
 
 use crate::error::Error;
 use crate::pg::catalog;
-use crate::pg::guc;
 use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
-use crate::pg::spi::select;
+use crate::pg::spi::select_by_index;
 use crate::shard::trust::Trust;
 use pgrx::pg_sys::{self, Oid};
 
@@ -49,17 +48,6 @@ enum Tie {
     Removed,
 }
 
-/// The foreign keys that reference a table, by indexes: any role that can create tables decides how
-/// many there are in all.
-fn referencing(table: &str) -> String {
-    format!(
-        "(SELECT c.* FROM pg_depend AS d
-             CROSS JOIN LATERAL (SELECT * FROM pg_constraint WHERE oid = d.objid OFFSET 0) AS c
-         WHERE d.classid = 'pg_constraint'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = {table}
-         AND d.deptype = 'n' AND c.contype = 'f' AND c.confrelid = {table})"
-    )
-}
-
 const TIES: [Tie; 7] = [
     Tie::Ancestor,
     Tie::Referencing,
@@ -81,7 +69,7 @@ impl Change {
                  UNION SELECT 3, partdefid FROM pg_partitioned_table WHERE partrelid = $1
                  UNION SELECT 4, conrelid FROM {} AS c
                  WHERE NOT EXISTS (SELECT FROM pg_constraint AS above WHERE above.oid = c.conparentid AND above.conrelid <> c.conrelid)",
-                referencing("$1")
+                catalog::foreign_keys_on("$1")
             ),
             Change::Detach(_) => format!(
                 "SELECT 0, $1
@@ -89,7 +77,7 @@ impl Change {
                  WHERE conparentid <> 0
                  UNION SELECT 5, confrelid FROM pg_constraint WHERE contype = 'f' AND conrelid = $2
                  UNION SELECT 6, $2",
-                referencing("$2")
+                catalog::foreign_keys_on("$2")
             ),
             Change::Drop(_) => "SELECT 6, $2 WHERE $1 <> 0".into(),
             Change::Alter => "SELECT 3, $1".into(),
@@ -119,20 +107,16 @@ fn related(table: Oid, change: Change) -> Vec<Related> {
          ) SELECT tie, oid, level < 0 FROM tree WHERE oid <> 0 ORDER BY tie IN (3, 6), tie, level, oid",
         change.query()
     );
-    guc::with(&[guc::BY_INDEX], || {
-        select(&query, &[table.into(), change.partition().into()], |row| {
-            let tie = TIES[row.get::<i32>(1)? as usize];
-            Some(Related { oid: row.get(2)?, tie, is_above: row.get(3)? })
-        })
+    select_by_index(&query, &[table.into(), change.partition().into()], |row| {
+        let tie = TIES[row.get::<i32>(1)? as usize];
+        Some(Related { oid: row.get(2)?, tie, is_above: row.get(3)? })
     })
 }
 
 /// Whether foreign keys reference a table.
 pub fn is_referenced(table: Oid) -> bool {
-    let query = format!("SELECT true FROM {} AS c LIMIT 1", referencing("$1"));
-    guc::with(&[guc::BY_INDEX], || {
-        !select(&query, &[table.into()], |row| row.get::<bool>(1)).is_empty()
-    })
+    let query = format!("SELECT true FROM {} AS c LIMIT 1", catalog::foreign_keys_on("$1"));
+    !select_by_index(&query, &[table.into()], |row| row.get::<bool>(1)).is_empty()
 }
 
 /// Checks that no related table belongs to a role without the rights of the table's owner.

@@ -1028,6 +1028,85 @@ fn locked_table_is_named() {
     run(&mut owner, "SELECT adopt_shard(7)");
 }
 
+/// Runs `f`, and this statement again and again meanwhile. Returns the longest time that it took.
+fn with_longest<T>(server: &Server, statement: &str, f: impl FnOnce() -> T) -> (T, Duration) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stop_at_end = StopAtEnd(&stop);
+        let longest = scope.spawn(|| {
+            let (mut client, mut longest) = (server.connect(), Duration::ZERO);
+            while !stop.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                run(&mut client, statement);
+                longest = longest.max(began.elapsed());
+            }
+            longest
+        });
+        let result = f();
+        drop(stop_at_end);
+        (result, longest.join().unwrap())
+    })
+}
+
+/// A session holds a lock that a call needs beside those that it has: on an index, on the sequence
+/// of the shard, or on a table with partitions. The error names it, and others have waited for a
+/// moment at most.
+#[test]
+fn locks_of_others_delay_nobody() {
+    let (server, mut owner) = with_shard();
+    run(
+        &mut owner,
+        &format!(
+            "{}; CREATE TABLE insta7.photos (id bigint DEFAULT insta7.next_id());
+             CREATE TABLE insta7.own (id bigint PRIMARY KEY DEFAULT insta7.next_id());
+             CREATE TABLE insta5.serials (id bigserial PRIMARY KEY);
+             CREATE TABLE insta5.parted (id bigint) PARTITION BY RANGE (id);
+             SELECT create_id_partitions('insta5.parted', from_time => now() - interval '3 months')",
+            original_of_shard(7)
+        ),
+    );
+    for (locks, lock, statement, other) in [
+        (
+            "insta7.own_pkey",
+            "ALTER INDEX insta7.own_pkey SET TABLESPACE pg_default",
+            "SELECT adopt_shard(7)",
+            "INSERT INTO insta7.photos DEFAULT VALUES",
+        ),
+        (
+            "insta5.table_id_seq",
+            "ALTER SEQUENCE insta5.table_id_seq CACHE 1",
+            "SELECT adopt_table(5, 'insta5.serials')",
+            "SELECT count(*) FROM insta5.serials",
+        ),
+        (
+            "insta5.parted",
+            "SELECT FROM insta5.parted",
+            "SELECT drop_old_id_partitions('insta5.parted', now() - interval '1 month')",
+            "SELECT count(*) FROM insta5.parted",
+        ),
+    ] {
+        let mut other_session = server.connect();
+        // A lock that is soon released is waited for.
+        run(&mut other_session, &format!("BEGIN; {lock}"));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(200));
+                run(&mut other_session, "ROLLBACK");
+            });
+            run(&mut owner, &format!("BEGIN; {statement}; ROLLBACK"));
+        });
+        run(&mut other_session, &format!("BEGIN; {lock}"));
+        let ((state, message, _), longest) =
+            with_longest(&server, other, || error_of(&mut owner, statement));
+        assert_eq!(state, "55P03", "{statement}: {message}");
+        assert!(message.contains(&format!("relation {locks}\n")), "{statement}: {message}");
+        assert!(longest < Duration::from_secs(3), "{other}: {longest:?}");
+        run(&mut other_session, "ROLLBACK");
+        run(&mut owner, statement);
+    }
+    assert!(!server.log().contains("you don't own a lock"), "{}", server.log());
+}
+
 /// A role with INSERT on a table creates thousands of views, each on the one before, and permits
 /// all to insert through one. Nobody is asked to grant anything because of that.
 #[test]

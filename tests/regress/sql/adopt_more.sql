@@ -216,6 +216,7 @@ ALTER TABLE albums OWNER TO regress_id_app;
 CREATE FUNCTION album() RETURNS bigint LANGUAGE sql RETURN next_id(528, 'insta528.table_id_seq', '2020-01-01');
 SELECT message FROM raises('SELECT unadopt_shard(528)');
 ALTER FUNCTION album() OWNER TO regress_id_app;
+CREATE FUNCTION last() RETURNS bigint BEGIN ATOMIC SELECT last_value FROM insta528.table_id_seq; END;
 SELECT unadopt_shard(528);
 INSERT INTO insta528.by_trigger VALUES (DEFAULT) RETURNING id_shard(id);
 -- The sequence of a serial does not become the clock of a shard.
@@ -226,6 +227,20 @@ ALTER SEQUENCE insta599.table_id_seq OWNED BY NONE;
 SELECT message FROM raises('SELECT create_shard(599, if_not_exists => true)');
 ALTER TABLE insta599."table" ALTER id DROP DEFAULT;
 SELECT create_shard(599, if_not_exists => true);
+ROLLBACK;
+-- Nor does it overlook a view.
+BEGIN;
+SELECT shard FROM adopt_shard(528);
+CREATE TABLE insta528.by_schema (id bigint DEFAULT insta528.next_id());
+CREATE VIEW insta528.seen AS SELECT * FROM insta528.by_schema;
+ALTER VIEW insta528.seen ALTER id SET DEFAULT next_id(528);
+SELECT message FROM raises('SELECT unadopt_shard(528)');
+-- A view is neither read nor locked when the shard is adopted again.
+CALL original('insta528', '528');
+SELECT shard FROM adopt_shard(528);
+-- If the adopted function is dropped, its original is not adopted under the name that it is kept by.
+DROP FUNCTION insta528.next_id() CASCADE;
+SELECT state, message FROM raises('SELECT adopt_shard(528)');
 ROLLBACK;
 -- The kept original is only for its owner, also if default privileges grant new functions to others.
 BEGIN;
