@@ -365,7 +365,7 @@ errors! {
             SELECT * FROM adopt_shard({shard}, {}).", literal(name));
 
     /// The schema has a function with the name of one that the shard needs.
-    FunctionExists { function: String, shard: u16, schema: String } => ERRCODE_DUPLICATE_FUNCTION,
+    FunctionExists { function: String, shard: u16 } => ERRCODE_DUPLICATE_FUNCTION,
         "function {function} already exists",
         detail("It is not the function that shard {shard} needs."),
         hint("Rename or drop it.{}", if function.ends_with(".next_id()") {
@@ -593,6 +593,12 @@ errors! {
         "shard {shard} already exists",
         detail("Schema {schema} was {}.", if *is_adopted { "adopted before" } else { "created by create_shard(), and has no original to adopt" }),
         hint("{}", if *is_adopted { format!("To restore the original, use SELECT unadopt_shard({shard}).") } else { String::new() });
+
+    /// `adopt_shard()` is called for a shard whose adopted function was dropped.
+    AdoptedDropped { shard: u16, kept: String, name: String } => ERRCODE_DUPLICATE_OBJECT,
+        "shard {shard} already exists",
+        detail("An adopted function was dropped. Its original is kept as {kept}."),
+        hint("Use ALTER FUNCTION {kept} RENAME TO {name}, and adopt the shard again.");
 
     /// `adopt_shard()` is called for a function whose shard is in another schema.
     ShardElsewhere { shard: u16, schema: String, function: String, sequence: String, call: String } => ERRCODE_DUPLICATE_OBJECT,
@@ -859,11 +865,12 @@ errors! {
         detail("They are {}. Rows that reference a new id could not be inserted.", listed(references, ", ")),
         hint("Change their types to bigint.");
 
-    /// A default repeats the last key of the adopted column, by `currval()` of its sequence.
-    KeyRepeated { sequence: String, column: String } => ERRCODE_OBJECT_IN_USE,
-        "the default of column {column} may call currval() of sequence {sequence}",
+    /// A default or a rule repeats the last key of the adopted column, by `currval()` of its
+    /// sequence.
+    KeyRepeated { sequence: String, by: String } => ERRCODE_OBJECT_IN_USE,
+        "{by} may call currval() of sequence {sequence}",
         detail("After the adoption, that would not return the last key."),
-        hint("Let the owner of its table give it another default.");
+        hint("Let the owner of the table change it.");
 
     /// The column passed to `adopt_table()` has another default, or none. Ids of another shard
     /// count only if the default is a plain call of its `next_id()`.

@@ -181,6 +181,14 @@ fn originals_in(definition: &Definition, prefix: &str) -> Vec<Function> {
         .collect()
 }
 
+/// A kept original whose adopted function was dropped, and the name of that.
+pub fn kept_alone(definition: &Definition) -> Option<(Function, String)> {
+    originals_in(definition, KEPT).into_iter().find_map(|kept| {
+        let name = kept.name.strip_prefix(KEPT)?.to_owned();
+        catalog::function_in(definition.schema, &name, &[]).is_none().then_some((kept, name))
+    })
+}
+
 /// Whether the function is a kept original, and so must not be adopted itself.
 pub fn is_kept(function: &Function) -> bool {
     let taken_over = function

@@ -29,7 +29,7 @@ impl Adoption {
     /// Takes the locks, finds the newest id, and replaces the function. Returns the newest id with
     /// its column, and the value that all new ids are above.
     pub fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
-        locks::lock_schema(self.function.schema);
+        locks::lock_schema_in_time(self.function.schema)?;
         locks::lock_function(self.function.oid, pg_sys::AccessShareLock);
         let check = || check_tables_of_others(&self.function, &self.columns);
         let sequence = [self.sequence.oid];

@@ -107,12 +107,8 @@ impl Adoption {
         if let Some(taken) = catalog::function_in(self.function.schema, &kept, &[])
             && self.kept_before().is_none()
         {
-            let (function, schema) = (names::function(taken.oid), self.parts.schema.clone());
-            return Err(Error::FunctionExists {
-                function,
-                shard: self.parts.shard.number(),
-                schema,
-            });
+            let (function, shard) = (names::function(taken.oid), self.parts.shard.number());
+            return Err(Error::FunctionExists { function, shard });
         }
         Ok(())
     }

@@ -82,7 +82,7 @@ fn adopt_shard(
         own_schema: catalog::schema_of_this_function(fcinfo),
     };
     let dry_run = not_null(dry_run, Argument::DryRun)?;
-    guc::with_own_names_and_limit(|| {
+    guc::with_own_settings_and_limit(|| {
         let read = || {
             let adoption = request.read()?;
             adoption.check(request.trust(&adoption.function))?;
@@ -135,7 +135,7 @@ fn unadopt_shard(
 ) -> Result<Regprocedure, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
-    guc::with_own_names_and_limit(|| {
+    guc::with_own_settings_and_limit(|| {
         prevent_if_read_only("unadopt_shard()");
         // Before the lock: the session of a role that may not do this keeps it until the client has
         // read the error.
@@ -165,7 +165,7 @@ fn unadopt_shard(
         check_not_used_by_number(&definition, &adopted, own_schema)?;
         check_no_other_user(&definition, &adopted, own_schema)?;
         oids.iter().for_each(|sequence| announce_ignored_defaults(*sequence));
-        locks::lock_schema(definition.schema);
+        locks::lock_schema_in_time(definition.schema)?;
         for one in &adopted {
             locks::lock_function(one.function.oid, pg_sys::AccessShareLock);
         }

@@ -2,10 +2,12 @@
 //! there and back.
 
 use crate::adopt::references;
+use crate::citus::placement;
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::default::default_of;
 use crate::pg::names;
+use crate::pg::parsed_body::Expression;
 use crate::pg::spi::{self, select};
 use crate::sequence::read;
 use crate::shard::columns::{
@@ -17,7 +19,7 @@ use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::State;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
-use pgrx::spi::{quote_identifier, quote_literal};
+use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
 
 /// A bigint column with keys that `adopt_table` can continue.
 pub struct KeyColumn {
@@ -29,6 +31,8 @@ pub struct KeyColumn {
     pub sources: Vec<Oid>,
     /// Whether the column comes from a table above, whose keys it shares.
     is_inherited: bool,
+    /// Then it was no identity.
+    is_nullable: bool,
 }
 
 /// The source of the keys of a column.
@@ -43,11 +47,12 @@ pub enum Keys {
 }
 
 /// What generates keys by a default.
-#[derive(Default)]
 struct Generator {
+    /// The default, written so that it means the same with any settings of a session.
+    call: String,
     /// The shard whose ids it generates, if the default or the function has its number.
     shard: Option<Shard>,
-    /// The epoch of these ids, if a function or the definition of the shard has it.
+    /// The epoch of these ids, if it can be determined.
     epoch: Option<Epoch>,
 }
 
@@ -66,8 +71,8 @@ impl KeyColumn {
         found.check_type()?;
         references::check(&found.column)?;
         let generator = found.generator(own_schema);
-        let Found { column, default, identity, owned, sources, is_generated, is_inherited, .. } =
-            found;
+        let Found { column, default, identity, owned, sources, is_generated, .. } = found;
+        let (is_inherited, is_nullable) = (found.is_inherited, found.is_nullable);
         let keys = match (default, identity.as_str(), owned) {
             (None, "a", Some(owned)) => {
                 Keys::Identity(identity_clause("ALWAYS", &options_of(owned)?))
@@ -78,13 +83,20 @@ impl KeyColumn {
             (Some(default), ..) if defaults_of(definition, own_schema).contains(&default) => {
                 Keys::Shard
             }
-            (Some(default), ..) if let Some(generator) = generator => {
+            (Some(_), ..) if let Some(generator) = generator => {
                 check_epoch(&column, &generator, definition)?;
                 let is_of_shard = generator.shard == Some(definition.shard);
-                Keys::Default((!is_of_shard).then_some(default))
+                Keys::Default((!is_of_shard).then_some(generator.call))
             }
             (default, ..) => {
-                let unfit = KeyColumn { column, keys: Keys::Shard, owned, sources, is_inherited };
+                let unfit = KeyColumn {
+                    column,
+                    keys: Keys::Shard,
+                    owned,
+                    sources,
+                    is_inherited,
+                    is_nullable,
+                };
                 let mut statement = unfit.change(&names::schema(definition.schema));
                 if is_generated {
                     statement = format!("{} DROP EXPRESSION; {statement}", unfit.alter().0);
@@ -97,7 +109,7 @@ impl KeyColumn {
             Keys::Identity(_) => owned.into_iter().collect(),
             _ => sources,
         };
-        Ok(KeyColumn { column, keys, owned, sources, is_inherited })
+        Ok(KeyColumn { column, keys, owned, sources, is_inherited, is_nullable })
     }
 
     /// The sequence that [`change`](Self::change) drops.
@@ -128,13 +140,16 @@ impl KeyColumn {
             Keys::Default(default) => default.as_deref().map(set_default),
             Keys::Identity(clause) => Some(identity(clause)),
             Keys::Shard => {
+                let newest = newest_serial_key(&self.column)?;
                 match self.owned.filter(|sequence| definition::served_by(*sequence).is_empty()) {
-                    Some(sequence) => {
+                    // Otherwise the keys come from another one.
+                    Some(sequence) if continues(sequence, newest) => {
                         let sequence = quote_literal(names::relation(sequence));
                         Some(set_default(&format!("nextval({sequence}::regclass)")))
                     }
-                    None if self.is_inherited => None,
-                    None => newest_serial_key(&self.column)?.map(|key| {
+                    Some(_) => None,
+                    None if self.is_inherited || self.is_nullable => None,
+                    None => newest.map(|key| {
                         identity(&identity_clause("BY DEFAULT", &format!("START WITH {}", key + 1)))
                     }),
                 }
@@ -142,13 +157,18 @@ impl KeyColumn {
         })
     }
 
-    /// Checks that no default repeats the value that a sequence of the keys has given to the
-    /// session, which would not be that of the last key any more.
+    /// Checks that no default and no rule repeats the value that a sequence of the keys has given
+    /// to the session, which would not be that of the last key any more.
     pub fn check_sources(&self) -> Result<(), Error> {
         for sequence in &self.sources {
-            if let Some(column) = columns_with_currval(*sequence).first() {
-                let (sequence, column) = (names::relation(*sequence), column.qualified());
-                return Err(Error::KeyRepeated { sequence, column });
+            let default = || {
+                let columns = columns_with_currval(*sequence);
+                columns
+                    .first()
+                    .map(|column| format!("the default of column {}", column.qualified()))
+            };
+            if let Some(by) = default().or_else(|| rule_naming(*sequence)) {
+                return Err(Error::KeyRepeated { sequence: names::relation(*sequence), by });
             }
         }
         Ok(())
@@ -172,6 +192,18 @@ impl KeyColumn {
         let name = quote_identifier(&self.column.name);
         (format!("ALTER TABLE {} ALTER {name}", names::relation(self.column.table)), name)
     }
+}
+
+/// A rule that names the sequence, of an owner who may call `currval()` on it.
+fn rule_naming(sequence: Oid) -> Option<String> {
+    let query = "SELECT w.rulename::text, w.ev_class FROM pg_depend AS d JOIN pg_rewrite AS w ON w.oid = d.objid
+             JOIN pg_class AS c ON c.oid = w.ev_class
+         WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
+         AND w.ev_type <> '1' AND has_sequence_privilege(c.relowner, $1, 'USAGE, SELECT') ORDER BY w.oid LIMIT 1";
+    let rule = |name: String, table| {
+        format!("rule {} of relation {}", quote_identifier(name), names::relation(table))
+    };
+    select(query, &[sequence.into()], |row| Some(rule(row.get(1)?, row.get(2)?))).pop()
 }
 
 /// The columns of a table's primary key that a serial or an identity fills.
@@ -201,6 +233,7 @@ struct Found {
     /// The sequences on which the default depends.
     sources: Vec<Oid>,
     is_inherited: bool,
+    is_nullable: bool,
     /// Whether the default is the expression of a stored generated column.
     is_generated: bool,
 }
@@ -216,7 +249,7 @@ impl Found {
                  ARRAY(SELECT d.refobjid FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.refobjid
                      WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
                      AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S' ORDER BY 1),
-                 a.attgenerated = 's', a.attnum, a.attinhcount > 0
+                 a.attgenerated = 's', a.attnum, a.attinhcount > 0, NOT a.attnotnull
              FROM pg_attribute AS a
              LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
              WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
@@ -236,6 +269,7 @@ impl Found {
                 is_generated: row.get(8)?,
                 number: row.get(9)?,
                 is_inherited: row.get(10)?,
+                is_nullable: row.get(11)?,
             })
         });
         let table = names::relation(table);
@@ -252,19 +286,32 @@ impl Found {
         let constants = [pg_sys::INT4OID, pg_sys::REGCLASSOID, pg_sys::TIMESTAMPTZOID];
         let default = default_of(self.column.table, self.number)?;
         let (callee, arguments) = default.call_with_constants(&constants)?;
+        let constants: Vec<String> = arguments.iter().map(|one| written(*one)).collect();
+        let call = |name: &str| format!("{name}({})", constants.join(", "));
         if callee.to_u32() == pg_sys::F_NEXTVAL {
-            return Some(Generator::default());
+            return Some(Generator { call: call("nextval"), shard: None, epoch: None });
         }
         let function = catalog::function(callee).filter(|it| generates_ids(it, own_schema))?;
+        let schema = names::raw_schema(function.schema);
+        let call = call(&quote_qualified_identifier(&schema, &function.name));
         if let Some((shard, sequence)) = ddl::ids_of(&function, own_schema) {
-            return Some(Generator { shard: Some(shard), epoch: Some(sequence.epoch) });
+            return Some(Generator { call, shard: Some(shard), epoch: Some(sequence.epoch) });
         }
         let number = arguments.first().and_then(|first| first.constant(pg_sys::INT4OID));
-        let shard = number.and_then(|number| Shard::new(number.value() as i32));
-        // A number without a shard, or with several, generates no ids.
-        let found =
-            shard.filter(|_| arguments.len() == 1).and_then(|it| definition::find(it).ok()?);
-        Some(Generator { shard, epoch: found.map(|found| found.sequence.epoch) })
+        let shard = match function.name.as_str() {
+            "node_next_id" => Shard::new(placement::local_group()),
+            _ => number.and_then(|number| Shard::new(number.value() as i32)),
+        };
+        let has_sequence = arguments.iter().any(|one| one.oid(pg_sys::REGCLASSOID).is_some());
+        let epoch = match arguments.iter().find_map(|one| one.time()) {
+            Some(time) => Epoch::new(time),
+            None if has_sequence => Some(Epoch::ORIGINAL),
+            // A number without a shard, or with several, generates no ids.
+            None => {
+                shard.and_then(|shard| definition::find(shard).ok()?).map(|it| it.sequence.epoch)
+            }
+        };
+        Some(Generator { call, shard, epoch })
     }
 
     fn check_type(&self) -> Result<(), Error> {
@@ -283,6 +330,18 @@ impl Found {
 fn generates_ids(function: &Function, own_schema: Oid) -> bool {
     function.schema == own_schema && GENERATORS.contains(&function.name.as_str())
         || ddl::ids_of(function, own_schema).is_some()
+}
+
+/// A constant of the types that [`Found::generator`] accepts.
+fn written(constant: Expression) -> String {
+    if let Some(number) = constant.constant(pg_sys::INT4OID) {
+        return (number.value() as i32).to_string();
+    }
+    if let Some(sequence) = constant.oid(pg_sys::REGCLASSOID) {
+        return format!("{}::regclass", quote_literal(names::relation(sequence)));
+    }
+    let time = constant.time().map(names::time_in_utc).unwrap_or_default();
+    format!("{}::timestamptz", quote_literal(time))
 }
 
 /// Checks that the ids of a default count from the epoch of the shard that the column gets ids of.
@@ -306,6 +365,21 @@ fn identity_clause(kind: &str, options: &str) -> String {
     format!("ADD GENERATED {kind} AS IDENTITY ({options})")
 }
 
+/// The next value of a sequence that belongs to a column, if it does not end before.
+fn next_of(sequence: Oid, increment: i64) -> Option<i64> {
+    let State { last_value, is_called } = read::state_of_identity(sequence)?;
+    Some(last_value.saturating_add(if is_called { increment } else { 0 }))
+}
+
+/// Whether the next value of a sequence that belongs to a column is greater than all these keys.
+fn continues(sequence: Oid, newest: Option<i64>) -> bool {
+    let query = "SELECT seqincrement FROM pg_sequence WHERE seqrelid = $1";
+    let increment = select(query, &[sequence.into()], |row| row.get::<i64>(1)).pop();
+    increment
+        .and_then(|increment| next_of(sequence, increment))
+        .is_some_and(|next| Some(next) > newest)
+}
+
 /// The options to create a sequence with that continues this one. One that has ended gets a value
 /// more, since its last one would repeat a key.
 fn options_of(sequence: Oid) -> Result<String, Error> {
@@ -313,8 +387,7 @@ fn options_of(sequence: Oid) -> Result<String, Error> {
     let options = select(query, &[sequence.into()], |row| {
         let (increment, min, max): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
         let (cache, cycles): (i64, bool) = (row.get(4)?, row.get(5)?);
-        let State { last_value, is_called } = read::state_of_identity(sequence)?;
-        let next = last_value.saturating_add(if is_called { increment } else { 0 });
+        let next = next_of(sequence, increment)?;
         let next = match cycles && !(min..=max).contains(&next) {
             true if increment > 0 => min,
             true => max,

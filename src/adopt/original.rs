@@ -291,5 +291,11 @@ fn original_among(
 fn adopted_already(existing: &Definition, own_schema: Oid) -> Error {
     let is_adopted = !adopted::functions(existing, own_schema).is_empty();
     let (shard, schema) = (existing.shard.number(), names::schema(existing.schema));
-    Error::AdoptedAlready { shard, schema, is_adopted }
+    match adopted::kept_alone(existing) {
+        Some((kept, name)) if !is_adopted => {
+            let (kept, name) = (names::function(kept.oid), quote_identifier(name));
+            Error::AdoptedDropped { shard, kept, name }
+        }
+        _ => Error::AdoptedAlready { shard, schema, is_adopted },
+    }
 }

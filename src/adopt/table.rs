@@ -69,7 +69,7 @@ pub fn adopt_table(
     if !catalog::has_rights_of(catalog::current_role(), relation.owner) {
         return Err(Error::NotTableOwner(names::relation(table)).into());
     }
-    guc::with_own_names_and_limit(|| {
+    guc::with_own_settings_and_limit(|| {
         if !dry_run {
             prevent_if_read_only("adopt_table()");
         }
@@ -144,7 +144,7 @@ fn check_not_closed(definition: &Definition) -> Result<(), Error> {
 
 /// Locks the column, and before it what other roles can lock as long as they like.
 fn lock(key: &KeyColumn, definition: &Definition, next_id: Oid) -> Result<(), Error> {
-    locks::lock_schema(definition.schema);
+    locks::lock_schema_in_time(definition.schema)?;
     locks::lock_function(next_id, pg_sys::AccessShareLock);
     locks::lock_in_time(definition.sequence.oid, pg_sys::RowExclusiveLock)?;
     check_not_closed(definition)?;

@@ -86,7 +86,7 @@ impl OtherCopies {
             role: role_to_ask_as(sequence),
             deadline,
         };
-        let mut nodes = guc::with(guc::OWN_NAMES, placement::nodes);
+        let mut nodes = guc::with(guc::OWN_SETTINGS, placement::nodes);
         let has_coordinator = nodes.iter().any(|node| node.group == COORDINATOR);
         nodes.retain(|node| node.group != group);
         // The workers refuse a coordinator that is not in their catalogs. A coordinator without
@@ -235,7 +235,7 @@ impl OtherCopies {
             .map(|ms| (CONNECTION_TIMEOUT, ms.min(limit).to_string()));
         let timeout = timeout.iter().map(|(name, value)| (*name, value.as_str()));
         let settings: Vec<_> =
-            guc::OWN_NAMES.iter().copied().chain(timeout).chain([CHECK_INTERVAL]).collect();
+            guc::OWN_SETTINGS.iter().copied().chain(timeout).chain([CHECK_INTERVAL]).collect();
         let rows = guc::with(&settings, || {
             if self.role == catalog::current_role() {
                 select_latest(&query)

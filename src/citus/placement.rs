@@ -78,7 +78,7 @@ pub fn local_group() -> i32 {
         return group;
     }
     let group = if catalog::has_citus() {
-        guc::with(guc::OWN_NAMES, || {
+        guc::with(guc::OWN_SETTINGS, || {
             let query = "SELECT coalesce((SELECT groupid FROM pg_dist_local_group), -1), 'pg_dist_local_group'::regclass::oid";
             let rows = select_latest(query);
             invalidation::watch(Oid::from(field::<u32>(&rows[0], 1)));
@@ -110,7 +110,7 @@ fn look_up(sequence: Oid) -> Result<(), Error> {
 /// ids.
 fn check_version() -> Result<(), Error> {
     let query = "SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'";
-    let rows = guc::with(guc::OWN_NAMES, || select_latest(query));
+    let rows = guc::with(guc::OWN_SETTINGS, || select_latest(query));
     match rows.first() {
         Some(row) if is_newer(&field::<String>(row, 0)) => {
             Err(Error::LibraryOutdated { version: field(row, 0) })
@@ -192,7 +192,7 @@ pub fn is_locked() -> bool {
 /// The name of the node that owns the schema, if that is another node, and in use.
 fn name_of_owner(owner: &Owner) -> Option<String> {
     let group = owner.owner.unwrap_or(COORDINATOR);
-    let nodes = guc::with(guc::OWN_NAMES, nodes);
+    let nodes = guc::with(guc::OWN_SETTINGS, nodes);
     nodes
         .into_iter()
         .find(|node| node.group == group && group != owner.group)
@@ -201,7 +201,7 @@ fn name_of_owner(owner: &Owner) -> Option<String> {
 
 /// The node of a group, for a message.
 pub fn name_of_group(group: i32) -> String {
-    let nodes = guc::with(guc::OWN_NAMES, nodes);
+    let nodes = guc::with(guc::OWN_SETTINGS, nodes);
     let node = nodes.iter().find(|node| node.group == group);
     node.map_or_else(
         || format!("of group {group}"),
@@ -265,7 +265,7 @@ pub fn is_no_citus_shard() -> &'static str {
 pub fn is_distributed(schema: Oid) -> bool {
     let query = format!("SELECT 1 FROM pg_dist_schema WHERE schemaid = {}", schema.to_u32());
     catalog::has_citus()
-        && guc::with(guc::OWN_NAMES, || {
+        && guc::with(guc::OWN_SETTINGS, || {
             has_distributed_schemas() && !select_latest(&query).is_empty()
         })
 }
@@ -276,7 +276,7 @@ pub fn functions_not_copied(schema: Oid, functions: impl Iterator<Item = Oid>) -
     if !is_distributed(schema) {
         return vec![];
     }
-    let rows = guc::with(guc::OWN_NAMES, || {
+    let rows = guc::with(guc::OWN_SETTINGS, || {
         select_latest("SELECT objid FROM pg_dist_object WHERE classid = 'pg_proc'::regclass")
     });
     let copied: Vec<Oid> = rows.iter().map(|row| Oid::from(field::<u32>(row, 0))).collect();
@@ -294,7 +294,7 @@ pub fn first_distributed(tables: impl Iterator<Item = Oid>) -> Option<Oid> {
         "SELECT logicalrelid::oid FROM pg_dist_partition WHERE logicalrelid = ANY ('{{{list}}}'::oid[])
          ORDER BY 1 LIMIT 1"
     );
-    let rows = guc::with(guc::OWN_NAMES, || select_latest(&query));
+    let rows = guc::with(guc::OWN_SETTINGS, || select_latest(&query));
     rows.first().map(|row| Oid::from(field::<u32>(row, 0)))
 }
 
@@ -324,7 +324,7 @@ fn has_distributed_schemas() -> bool {
 /// owner is the node with the tables of the sequence's schema. If the schema is not distributed or
 /// has no tables, the owner is the coordinator.
 fn owner_by_catalogs(sequence: Oid) -> Owner {
-    guc::with(guc::OWN_NAMES, || {
+    guc::with(guc::OWN_SETTINGS, || {
         let has_distributed_schemas = has_distributed_schemas();
         let sequence = sequence.to_u32();
         let rows = select_latest(&format!(
@@ -360,7 +360,7 @@ pub fn placed_here() -> Option<FxHashMap<Oid, bool>> {
     if !catalog::has_citus() {
         return None;
     }
-    guc::with(guc::OWN_NAMES, || {
+    guc::with(guc::OWN_SETTINGS, || {
         let rows = select_latest(&format!(
             "SELECT c.oid, (o.objid IS NOT NULL)::int FROM pg_class AS c LEFT JOIN pg_dist_object AS o
                  ON o.classid = 'pg_class'::regclass AND o.objid = c.oid AND o.objsubid = 0
@@ -381,7 +381,7 @@ pub fn placed_here() -> Option<FxHashMap<Oid, bool>> {
 /// Citus shard on this node, that is its distributed table, and the nodes are those of the
 /// distributed table. Watches both tables, so that a caller can cache what it makes of the result.
 pub fn rows_of(table: Oid) -> (RowPlacement, Oid) {
-    let settings: Vec<_> = guc::OWN_NAMES.iter().copied().chain([guc::ALL_TABLES]).collect();
+    let settings: Vec<_> = guc::OWN_SETTINGS.iter().copied().chain([guc::ALL_TABLES]).collect();
     let result = guc::with(&settings, || {
         // A Citus shard is a table in the schema of its distributed table, whose name ends with the
         // number of the shard. The result is the same on whichever node a placement is, so it does
@@ -428,7 +428,7 @@ pub fn nodes() -> Vec<Node> {
 /// Whether a node of this group is in use.
 pub fn is_node(group: i32) -> bool {
     catalog::has_citus()
-        && guc::with(guc::OWN_NAMES, || nodes().iter().any(|node| node.group == group))
+        && guc::with(guc::OWN_SETTINGS, || nodes().iter().any(|node| node.group == group))
 }
 
 /// Whether a node of this group is in the cluster, in use or not.
@@ -444,7 +444,7 @@ pub fn is_disabled(group: i32) -> bool {
 
 fn has_node(condition: &str) -> bool {
     let query = format!("SELECT 1 FROM pg_dist_node WHERE {condition}");
-    catalog::has_citus() && guc::with(guc::OWN_NAMES, || !select_latest(&query).is_empty())
+    catalog::has_citus() && guc::with(guc::OWN_SETTINGS, || !select_latest(&query).is_empty())
 }
 
 /// A column of a row that is not NULL.

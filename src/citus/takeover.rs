@@ -240,7 +240,7 @@ fn recording_failure<T>(
 fn timed_out_with_nodes(wanted: &[Wanted]) -> Error {
     let own = placement::local_group();
     let nodes = match catalog::has_citus() {
-        true => guc::with(guc::OWN_NAMES, placement::nodes),
+        true => guc::with(guc::OWN_SETTINGS, placement::nodes),
         false => vec![],
     };
     let others = nodes.iter().filter(|node| node.group != own).map(Node::name).collect();

@@ -48,6 +48,8 @@ impl Example for String {
             "ShardOfAnother.function" | "ShardNotTrusted.function" => "insta5.shard_5()",
             "DefinitionOfAnother.function" => "insta5.shard_5()",
             "EpochNotTrusted.function" => "insta5.epoch()",
+            "AdoptedDropped.name" => "next_id",
+            "AdoptedDropped.kept" => "insta5.original_next_id()",
             "OriginalTakesArguments.call" => "next_id(5, sequence)",
             "SchemaOfExtension.schema" | "NextIdTaken.schema" => "public",
             "NextIdTaken.function" => "public.next_id()",

@@ -51,7 +51,7 @@ fn convert_defaults_to_triggers(
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("convert_defaults_to_triggers()");
-    let converted = guc::with_own_names_and_limit(|| {
+    let converted = guc::with_own_settings_and_limit(|| {
         let definition = lookup::definition_of(shard)?;
         let parts = ShardParts::of(&definition, own_schema);
         parts.check_next_id(definition.schema, definition.sequence)?;
@@ -67,7 +67,8 @@ fn convert_defaults_to_triggers(
         let (of_others, own): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|candidate| candidate.is_of_other(definition.owner));
         // However many tables another role has, those of the shard's owner are not locked
-        // meanwhile.
+        // meanwhile. Once some are converted, other sessions wait for them. So what is not
+        // available soon is then left for another call.
         let mut converted = vec![];
         let (limit, groups) = (Deadline::after(guc::code_limit()), by_owner(of_others));
         let mut left = groups.len() as u32;
@@ -75,6 +76,9 @@ fn convert_defaults_to_triggers(
             // Each role gets the same share of the time, whatever the others lock.
             let share = Deadline::after(limit.left() / left);
             converted.extend(convert_group_of_other(group, share, &definition, &parts));
+            if !converted.is_empty() {
+                guc::limit_later_waits(locks::SHORT);
+            }
             left -= 1;
         }
         converted.extend(convert_group(own, None, &definition, &parts)?);
@@ -117,7 +121,7 @@ fn convert_group_of_other(
 ) -> Vec<Candidate> {
     let columns: Vec<_> = group.iter().map(|candidate| candidate.column.clone()).collect();
     let convert = || {
-        guc::with_lock_timeout(limit.left() / 2, || {
+        guc::with_lock_timeout(guc::lock_limit().min(limit.left() / 2), || {
             convert_group(group, Some(limit), definition, parts)
         })
     };

@@ -99,7 +99,7 @@ fn shard_reason(
 }
 
 fn reason_of(shard: i32, schema: Oid, own_schema: Oid, kept: &mut KeptFunctions) -> Option<String> {
-    guc::with(guc::OWN_NAMES, || {
+    guc::with(guc::OWN_SETTINGS, || {
         let name = definition::function_name(Shard::new(shard)?);
         let definition = definition::candidate(&catalog::function_in(schema, &name, &[])?)?;
         // Everything else is for the primary to report, which repairs it.

@@ -47,7 +47,7 @@ fn adopt_new_tables(fcinfo: pg_sys::FunctionCallInfo) -> EventTrigger {
         if !event_trigger::schema_of_new_table(fcinfo).is_none_or(is_of_shard) {
             return Ok(());
         }
-        guc::with_own_names_and_limit(|| {
+        guc::with_own_settings_and_limit(|| {
             new_tables().into_iter().for_each(|table| adopt_new_table(table, own_schema));
         });
         Ok(())

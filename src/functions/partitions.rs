@@ -87,7 +87,7 @@ fn create_id_partitions(
     }
     let epoch = epoch.map(arguments::epoch).transpose()?;
     prevent_if_read_only("create_id_partitions()");
-    let made: Result<Vec<Regclass>, Error> = guc::with(guc::OWN_NAMES, || {
+    let made: Result<Vec<Regclass>, Error> = guc::with(guc::OWN_SETTINGS, || {
         let parent = Parent::lock(table.0, pg_sys::ShareUpdateExclusiveLock)?;
         let epoch = epoch.map_or_else(|| parent.epoch(own_schema), Ok)?;
         let now = names::now();
@@ -134,12 +134,11 @@ fn create_id_partitions(
 /// newer ones by another epoch than that of the rows in the older ones.
 ///
 /// Partitions that begin with MINVALUE, below the epoch or on its first day stay: they can have
-/// keys of a serial, which have no time. One that begins with the epoch and lasts 1 to 31 days has
-/// ids. A default partition stays as well, and so does one whose DETACH CONCURRENTLY has not ended.
-/// As `DROP TABLE` on a partition does, the call waits for all sessions that use the table, and
-/// then locks it until the transaction ends. It does so only if there is a partition to drop, in
-/// attempts of half a second, for 10 seconds at most, or for the session's `lock_timeout` if that
-/// is shorter.
+/// keys of a serial, which have no time. A default partition stays as well, and so does one whose
+/// DETACH CONCURRENTLY has not ended. As `DROP TABLE` on a partition does, the call waits for all
+/// sessions that use the table, and then locks it until the transaction ends. It does so only if
+/// there is a partition to drop, in attempts of half a second, for 10 seconds at most, or for the
+/// session's `lock_timeout` if that is shorter.
 ///
 /// # Errors
 ///
@@ -160,7 +159,7 @@ fn drop_old_id_partitions(
     let detach = not_null(detach, Argument::Detach)?;
     let given_epoch = epoch.map(arguments::epoch).transpose()?;
     prevent_if_read_only("drop_old_id_partitions()");
-    let dropped: Result<Vec<String>, Error> = guc::with(guc::OWN_NAMES, || {
+    let dropped: Result<Vec<String>, Error> = guc::with(guc::OWN_SETTINGS, || {
         let parent = Parent::lock(table.0, pg_sys::AccessShareLock)?;
         let epoch = given_epoch.map_or_else(|| parent.epoch(own_schema), Ok)?;
         let to_drop =
@@ -228,7 +227,7 @@ impl Parent {
         // The schema first, as a transaction does that grants privileges on it and then changes
         // the table.
         let schema = check_owner(oid)?.schema;
-        lock_schema(schema)?;
+        guc::with_lock_limit(|| locks::lock_schema_in_time(schema))?;
         let lock = || locks::in_time(|| locks::lock_relation(oid, mode));
         let locked = guc::with_lock_limit(lock);
         locked.ok_or_else(|| locks::not_available(oid))?;
@@ -515,12 +514,7 @@ impl Parent {
         let (end, now) = (bound(epoch, before), bound(epoch, names::now()));
         // Keys of a serial or an identity are as small as ids of the first day, and have no time.
         const FIRST_DAY: i64 = FIRST_DAY_MS << TIME_SHIFT;
-        let is_of_ids = |range: Range| match range.from {
-            // The first partition of an epoch that begins with a day, a week or a month.
-            Some(0) => range.to.is_some_and(|to| (FIRST_DAY..=31 * FIRST_DAY).contains(&to)),
-            Some(from) => from >= FIRST_DAY,
-            None => false,
-        };
+        let is_of_ids = |range: Range| range.from.is_some_and(|from| from >= FIRST_DAY);
         let is_over = |range: Range| {
             is_of_ids(range) && range.to.is_some_and(|to| end.is_none_or(|end| to <= end))
         };
@@ -598,15 +592,6 @@ impl Parent {
         }
         name
     }
-}
-
-/// Keeps the schema's name until the transaction ends.
-fn lock_schema(schema: Oid) -> Result<(), Error> {
-    let locked = guc::with_lock_limit(|| locks::in_time(|| locks::lock_schema(schema)));
-    locked.map(drop).ok_or_else(|| Error::SchemaLocked {
-        schema: names::schema(schema),
-        owner: names::role(catalog::schema_owner(schema).unwrap_or(Oid::INVALID)),
-    })
 }
 
 /// How a partition is removed. A table referenced by foreign keys cannot be dropped. Detaching it

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
+use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{CopyPolicy, IdSequence, visit};
 use crate::shard::columns::{self, AHEAD_MAX_MS, Column, Owners};
@@ -30,6 +31,7 @@ fn recover_shard(
 ) -> Result<Option<i64>, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
+    prevent_if_read_only("recover_shard()");
     let sequence = lookup::lock_sequence_of(shard)?;
     if !visit::may_be_updated_by(sequence.oid, catalog::current_role()) {
         return Err(Refusal::NoRight { update: true }.error(sequence).into());
@@ -41,7 +43,7 @@ fn recover_shard(
         Err(error) if takeover::is_recoverable(&error) => {}
         result => return Ok(result.map(|()| None)?),
     }
-    let above = guc::with_own_names_and_limit(|| above_known(shard, sequence, own_schema))?;
+    let above = guc::with_own_settings_and_limit(|| above_known(shard, sequence, own_schema))?;
     Ok(Some(layout::id_of(generator::advance(sequence, above)?, shard)))
 }
 

@@ -54,7 +54,7 @@ fn create_shard(
     let if_not_exists = arguments::not_null(if_not_exists, Argument::IfNotExists)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("create_shard()");
-    guc::with_own_names_and_limit(|| {
+    guc::with_own_settings_and_limit(|| {
         let trust = Trust::of_caller(schema.is_some());
         let owner = catalog::current_role();
         let name = schema.clone().unwrap_or_else(|| definition::schema_name(shard));
@@ -191,7 +191,7 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
     let shard = arguments::shard_not_null(shard)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("claim_shard()");
-    guc::with_own_names_and_limit(|| {
+    guc::with_own_settings_and_limit(|| {
         // First without a lock: a shard that belongs to another role is not locked.
         check_owner(&lookup::definition_of(shard)?)?;
         let found = lookup::find_to_change(shard, pg_sys::ShareUpdateExclusiveLock)?;

@@ -132,7 +132,7 @@ impl Call {
         for (&(shard, sequence), failure) in shards.iter().zip(&mut failures) {
             if failure.as_ref().is_some_and(|failure| failure.is_owner_lost) {
                 let above = || recover::above_known(shard, sequence, own_schema);
-                match self.with_reason(|| guc::with(guc::OWN_NAMES, above)) {
+                match self.with_reason(|| guc::with(guc::OWN_SETTINGS, above)) {
                     Ok(value) => lost.push(((sequence, value + 1), failure)),
                     Err(reason) => *failure = Some(Failure { reason, is_owner_lost: false }),
                 }

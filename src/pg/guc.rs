@@ -65,7 +65,7 @@ fn value_of(name: &CStr) -> *const c_char {
 /// those in expressions, row-level security raises an error instead of hiding rows, function bodies
 /// are not checked when they are only moved, and no query of the catalogs is compiled, which takes
 /// longer than to run it.
-pub const OWN_NAMES: &[(&CStr, &str)] = &[
+pub const OWN_SETTINGS: &[(&CStr, &str)] = &[
     (c"search_path", "pg_catalog, pg_temp"),
     (c"standard_conforming_strings", "on"),
     (c"quote_all_identifiers", "off"),
@@ -120,9 +120,9 @@ pub fn limit_later_waits(limit: Duration) {
     unsafe { set(c"lock_timeout", &limit, pg_sys::GucAction::GUC_ACTION_SAVE) }
 }
 
-/// Runs `f` with [`OWN_NAMES`] and the limit of [`with_lock_limit`].
-pub fn with_own_names_and_limit<T>(f: impl FnOnce() -> T) -> T {
-    with(OWN_NAMES, || with_lock_limit(f))
+/// Runs `f` with [`OWN_SETTINGS`] and the limit of [`with_lock_limit`].
+pub fn with_own_settings_and_limit<T>(f: impl FnOnce() -> T) -> T {
+    with(OWN_SETTINGS, || with_lock_limit(f))
 }
 
 /// Shows the tables that store the rows of Citus's distributed tables. Citus hides them from

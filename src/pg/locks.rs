@@ -55,6 +55,15 @@ pub fn lock_schema(schema: Oid) -> bool {
     lock_row_until(deadline, &Row::of(class, schema), pg_sys::LockTupleMode::LockTupleShare)
 }
 
+/// The same, with an error that names the schema. Not within an attempt, which PostgreSQL's own
+/// error ends.
+pub fn lock_schema_in_time(schema: Oid) -> Result<bool, Error> {
+    in_time(|| lock_schema(schema)).ok_or_else(|| Error::SchemaLocked {
+        schema: names::schema(schema),
+        owner: names::role(catalog::schema_owner(schema).unwrap_or(Oid::INVALID)),
+    })
+}
+
 /// The row of an object in its catalog.
 struct Row {
     catalog: Oid,

@@ -355,7 +355,7 @@ fn newest_id_if(
 /// keys of their rows.
 pub fn newest_of_sequence(sequence: IdSequence, stored: &Stored) -> Result<Option<i64>, Error> {
     let may_read = |owner| visit::may_be_updated_by(sequence.oid, owner);
-    guc::with(guc::OWN_NAMES, || {
+    guc::with(guc::OWN_SETTINGS, || {
         let query = "SELECT extnamespace FROM pg_extension WHERE extname = 'instagram_id'";
         let rows = select_latest(query);
         let own_schema = rows.first().and_then(|row| row[0].as_ref()?.parse::<u32>().ok());

@@ -101,7 +101,7 @@ impl ShardParts {
         examine: impl Fn(Oid) -> Result<(), Error>,
     ) -> Result<(Oid, Option<IdSequence>), Error> {
         let mut schema = catalog::schema_oid(&self.schema);
-        let is_new = schema == Oid::INVALID || !locks::lock_schema(schema);
+        let is_new = schema == Oid::INVALID || !locks::lock_schema_in_time(schema)?;
         self.owner = self.owner_in(if is_new { Oid::INVALID } else { schema }, trust)?;
         if is_new {
             spi::run(&format!("CREATE SCHEMA {}", quote_identifier(&self.schema)));
@@ -345,8 +345,7 @@ impl ShardParts {
                     if !(part.agrees)(&function) {
                         let (function, shard) =
                             (names::function(function.oid), self.shard.number());
-                        let schema = self.schema.clone();
-                        return Err(Error::FunctionExists { function, shard, schema });
+                        return Err(Error::FunctionExists { function, shard });
                     }
                 }
                 // There the extension's own functions have these names, and must not be renamed or

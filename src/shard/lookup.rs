@@ -106,8 +106,9 @@ fn watched_table(table: Oid) -> Option<Relation> {
 /// The root of a partition. Watches it, and what is between them.
 fn watched_root_of(partition: Oid) -> Option<Oid> {
     let query = "SELECT relid::oid FROM pg_partition_ancestors($1)";
-    let ancestors =
-        guc::with(guc::OWN_NAMES, || select(query, &[partition.into()], |row| row.get::<Oid>(1)));
+    let ancestors = guc::with(guc::OWN_SETTINGS, || {
+        select(query, &[partition.into()], |row| row.get::<Oid>(1))
+    });
     ancestors.iter().for_each(|ancestor| invalidation::watch(*ancestor));
     ancestors.last().copied()
 }
@@ -133,7 +134,7 @@ pub fn find_to_change(shard: Shard, mode: u32) -> Result<Option<Definition>, Err
     loop {
         let Some(found) = definition::find(shard)? else { return Ok(None) };
         // In the order in which DROP SCHEMA ... CASCADE locks them.
-        let exists = locks::lock_schema(found.schema) && visit::lock(found.sequence.oid);
+        let exists = locks::lock_schema_in_time(found.schema)? && visit::lock(found.sequence.oid);
         locks::lock_function(found.function, mode);
         if exists && definition::find(shard)?.as_ref() == Some(&found) {
             return Ok(Some(found));

@@ -1107,6 +1107,25 @@ fn locks_of_others_delay_nobody() {
     assert!(!server.log().contains("you don't own a lock"), "{}", server.log());
 }
 
+/// The tables of other roles are converted first. Nobody waits for them long while one of the
+/// shard's owner is locked.
+#[test]
+fn converted_tables_are_not_locked_while_others_are_waited_for() {
+    let (server, mut owner) = with_shard();
+    run(
+        &mut owner,
+        "CREATE ROLE other; GRANT ALL ON SCHEMA insta5 TO other; CREATE TABLE insta5.own (id bigint DEFAULT insta5.next_id());
+         SET ROLE other; CREATE TABLE insta5.theirs (id bigint DEFAULT insta5.next_id()); RESET ROLE",
+    );
+    let mut reader = server.connect();
+    run(&mut reader, "BEGIN; SELECT FROM insta5.own");
+    let (converted, longest) = with_longest(&server, "SELECT count(*) FROM insta5.theirs", || {
+        texts(&mut owner, "SELECT table_name::text FROM convert_defaults_to_triggers(5)")
+    });
+    assert_eq!(converted, ["insta5.theirs"]);
+    assert!(longest < Duration::from_secs(3), "{longest:?}");
+}
+
 /// A role with INSERT on a table creates thousands of views, each on the one before, and permits
 /// all to insert through one. Nobody is asked to grant anything because of that.
 #[test]

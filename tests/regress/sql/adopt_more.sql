@@ -240,7 +240,9 @@ CALL original('insta528', '528');
 SELECT shard FROM adopt_shard(528);
 -- If the adopted function is dropped, its original is not adopted under the name that it is kept by.
 DROP FUNCTION insta528.next_id() CASCADE;
-SELECT state, message FROM raises('SELECT adopt_shard(528)');
+SELECT * FROM raises('SELECT adopt_shard(528)');
+ALTER FUNCTION insta528.original_next_id() RENAME TO next_id;
+SELECT function FROM adopt_shard(528);
 ROLLBACK;
 -- The kept original is only for its owner, also if default privileges grant new functions to others.
 BEGIN;

@@ -204,6 +204,24 @@ CREATE FUNCTION regress_id_other.of_seq(regclass, regress_id_other.checked[]) RE
 CREATE FUNCTION regress_id_other.number(regress_id_other.checked[]) RETURNS int LANGUAGE sql RETURN 533;
 SELECT pg_temp.moves("default", 530) FROM unnest('{"nextval(regress_id_other.of_seq(''insta533.own_seq'', ''{7}''))",
     "next_id(regress_id_other.number(''{7}''))", "nextval((''insta533.own_seq''::text)::regclass)"}'::text[]) AS "default";
+-- The way back means the same in a session with other settings.
+CREATE SEQUENCE regress_id_other."x\'::text); SELECT 1 / 0; --";
+DO $$ BEGIN EXECUTE format('ALTER TABLE insta533.photos ALTER id SET DEFAULT nextval(%L::regclass)', (SELECT oid::regclass FROM pg_class WHERE relname LIKE 'x\\%')); END $$;
+BEGIN;
+SELECT way_back FROM adopt_table(530, 'insta533.photos') \gset
+\echo :way_back
+SET LOCAL standard_conforming_strings = off;
+:way_back;
+ROLLBACK;
+SET timezone = 'Asia/Kolkata';
+SET datestyle = 'SQL, DMY';
+ALTER TABLE insta533.photos ALTER id SET DEFAULT next_id(530, 'insta533.own_seq', '2012-02-01 00:00+00');
+SELECT create_shard(537, epoch => '2012-02-01 00:00+00');
+SELECT way_back FROM adopt_table(537, 'insta533.photos', dry_run => true);
+-- Another epoch than that of the shard is refused also in this form.
+SELECT state FROM raises('SELECT adopt_table(530, ''insta533.photos'')');
+RESET timezone;
+RESET datestyle;
 -- A shard that a move has closed generates no ids for other tables.
 BEGIN;
 SELECT next_id(533) IS NOT NULL AS made;
@@ -317,6 +335,21 @@ CREATE TABLE parent (id bigserial);
 CREATE TABLE child (n int) INHERITS (parent);
 INSERT INTO child VALUES (9);
 SELECT newest_key FROM adopt_table(530, 'parent', 'id', dry_run => true);
+-- The sequence of the column can be another one than that of its keys, and a nullable column was no identity.
+CREATE TABLE with_two (id bigserial, n int);
+CREATE SEQUENCE second OWNED BY with_two.id;
+ALTER TABLE with_two ALTER id SET DEFAULT nextval('second');
+INSERT INTO with_two SELECT FROM generate_series(1, 3);
+SELECT way_back FROM adopt_table(530, 'with_two', 'id');
+SELECT way_back FROM adopt_table(530, 'with_two', 'id', dry_run => true);
+CREATE TABLE nullable (id bigint DEFAULT nextval('second'));
+INSERT INTO nullable DEFAULT VALUES;
+SELECT way_back FROM adopt_table(530, 'nullable', 'id');
+SELECT way_back FROM adopt_table(530, 'nullable', 'id', dry_run => true);
+CREATE RULE seen AS ON INSERT TO nullable DO ALSO SELECT currval('second');
+ALTER TABLE with_two ALTER id SET DEFAULT nextval('second');
+SELECT message FROM raises('SELECT adopt_table(530, ''with_two'', ''id'')');
+DROP TABLE nullable, with_two;
 -- An identity of the child would repeat keys of the parent.
 BEGIN;
 SET LOCAL lock_timeout = '7s';
@@ -329,6 +362,6 @@ DROP TABLE parted, parent, child;
 DROP FUNCTION newest;
 
 \set VERBOSITY terse
-DROP SCHEMA insta530, insta531, insta532, insta533, insta534, insta535, insta536, regress_id_other CASCADE;
+DROP SCHEMA insta530, insta531, insta532, insta533, insta534, insta535, insta536, insta537, regress_id_other CASCADE;
 DROP FUNCTION ahead;
 DROP ROLE regress_id_other;
