@@ -256,7 +256,7 @@ fn clients_report_an_id_that_another_row_has() {
         run(
             &mut place.a.connect(),
             "INSERT INTO insta5.photos
-             SELECT make_id(clock_timestamp() + n * interval '1 ms', 5, (id_seq(last) + 1) & 1023), 666, 'taken'
+             SELECT make_id(now() + n * interval '1 ms', 5, (id_seq(last) + 1) & 1023), 666, 'taken'
              FROM next_id(5) AS last, generate_series(0, 60000) AS n",
         );
         let (photos, status, errors) = client.start(5, 1).finish();
