@@ -216,6 +216,7 @@ ALTER TABLE albums OWNER TO regress_id_app;
 CREATE FUNCTION album() RETURNS bigint LANGUAGE sql RETURN next_id(528, 'insta528.table_id_seq', '2020-01-01');
 SELECT message FROM raises('SELECT unadopt_shard(528)');
 ALTER FUNCTION album() OWNER TO regress_id_app;
+CREATE FUNCTION of_529() RETURNS bigint LANGUAGE sql RETURN shard_next_id(529, 'insta528.table_id_seq', '2020-01-01');
 CREATE FUNCTION last() RETURNS bigint BEGIN ATOMIC SELECT last_value FROM insta528.table_id_seq; END;
 SELECT unadopt_shard(528);
 INSERT INTO insta528.by_trigger VALUES (DEFAULT) RETURNING id_shard(id);
@@ -226,6 +227,10 @@ SELECT state, message FROM raises('SELECT create_shard(599, if_not_exists => tru
 ALTER SEQUENCE insta599.table_id_seq OWNED BY NONE;
 SELECT message FROM raises('SELECT create_shard(599, if_not_exists => true)');
 ALTER TABLE insta599."table" ALTER id DROP DEFAULT;
+SELECT create_shard(599, if_not_exists => true);
+-- A shard that has lost its definition is completed also if defaults name its sequence.
+ALTER TABLE insta599."table" ALTER id SET DEFAULT next_id(599, 'insta599.table_id_seq');
+DROP FUNCTION insta599.shard_599();
 SELECT create_shard(599, if_not_exists => true);
 ROLLBACK;
 -- Nor does it overlook a view.
