@@ -29,10 +29,9 @@ pub struct KeyColumn {
     owned: Option<Oid>,
     /// The sequences that the keys come from.
     pub sources: Vec<Oid>,
-    /// Whether the column comes from a table above, whose keys it shares.
-    is_inherited: bool,
-    /// Then it was no identity.
-    is_nullable: bool,
+    /// Whether it can have been an identity: not if it is nullable, or comes from a table above,
+    /// whose keys it shares.
+    fits_identity: bool,
 }
 
 /// The source of the keys of a column.
@@ -46,7 +45,7 @@ pub enum Keys {
     Shard,
 }
 
-/// What generates keys by a default.
+/// The call in a default that generates keys.
 struct Generator {
     /// The default, written so that it means the same with any settings of a session.
     call: String,
@@ -71,8 +70,9 @@ impl KeyColumn {
         found.check_type()?;
         references::check(&found.column)?;
         let generator = found.generator(own_schema);
-        let Found { column, default, identity, owned, sources, is_generated, .. } = found;
-        let (is_inherited, is_nullable) = (found.is_inherited, found.is_nullable);
+        let Found {
+            column, default, identity, owned, sources, is_generated, fits_identity, ..
+        } = found;
         let keys = match (default, identity.as_str(), owned) {
             (None, "a", Some(owned)) => {
                 Keys::Identity(identity_clause("ALWAYS", &options_of(owned)?))
@@ -89,14 +89,7 @@ impl KeyColumn {
                 Keys::Default((!is_of_shard).then_some(generator.call))
             }
             (default, ..) => {
-                let unfit = KeyColumn {
-                    column,
-                    keys: Keys::Shard,
-                    owned,
-                    sources,
-                    is_inherited,
-                    is_nullable,
-                };
+                let unfit = KeyColumn { column, keys: Keys::Shard, owned, sources, fits_identity };
                 let mut statement = unfit.change(&names::schema(definition.schema));
                 if is_generated {
                     statement = format!("{} DROP EXPRESSION; {statement}", unfit.alter().0);
@@ -109,7 +102,7 @@ impl KeyColumn {
             Keys::Identity(_) => owned.into_iter().collect(),
             _ => sources,
         };
-        Ok(KeyColumn { column, keys, owned, sources, is_inherited, is_nullable })
+        Ok(KeyColumn { column, keys, owned, sources, fits_identity })
     }
 
     /// The sequence that [`change`](Self::change) drops.
@@ -147,11 +140,10 @@ impl KeyColumn {
                         let sequence = quote_literal(names::relation(sequence));
                         Some(set_default(&format!("nextval({sequence}::regclass)")))
                     }
-                    Some(_) => None,
-                    None if self.is_inherited || self.is_nullable => None,
-                    None => newest.map(|key| {
+                    None if self.fits_identity => newest.map(|key| {
                         identity(&identity_clause("BY DEFAULT", &format!("START WITH {}", key + 1)))
                     }),
+                    _ => None,
                 }
             }
         })
@@ -232,8 +224,7 @@ struct Found {
     owned: Option<Oid>,
     /// The sequences on which the default depends.
     sources: Vec<Oid>,
-    is_inherited: bool,
-    is_nullable: bool,
+    fits_identity: bool,
     /// Whether the default is the expression of a stored generated column.
     is_generated: bool,
 }
@@ -249,7 +240,7 @@ impl Found {
                  ARRAY(SELECT d.refobjid FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.refobjid
                      WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
                      AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S' ORDER BY 1),
-                 a.attgenerated = 's', a.attnum, a.attinhcount > 0, NOT a.attnotnull
+                 a.attgenerated = 's', a.attnum, a.attinhcount = 0 AND a.attnotnull
              FROM pg_attribute AS a
              LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
              WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
@@ -268,8 +259,7 @@ impl Found {
                 sources: row.get(7)?,
                 is_generated: row.get(8)?,
                 number: row.get(9)?,
-                is_inherited: row.get(10)?,
-                is_nullable: row.get(11)?,
+                fits_identity: row.get(10)?,
             })
         });
         let table = names::relation(table);
@@ -279,7 +269,7 @@ impl Found {
         })
     }
 
-    /// What the default calls, if it is nothing but a call with constants. The way back contains
+    /// The call in the default, if that is nothing but a call with constants. The way back contains
     /// it, and to read other constants could run code of the owner of the table: a CHECK of a
     /// domain.
     fn generator(&self, own_schema: Oid) -> Option<Generator> {

@@ -1,5 +1,5 @@
-//! What else may take values from the sequence of a shard. By another rule than the shard's, it can
-//! generate the same ids, or move the shard's clock.
+//! Other users of the sequence of a shard. By another rule than the shard's, they can generate the
+//! same ids, or move the shard's clock.
 
 use crate::adopt::adopted::{SEARCHED_MAX, is_kept, mentions_nextval};
 use crate::pg::catalog::{self, Function};

@@ -233,7 +233,7 @@ pub struct Stored {
     pub is_of_table: &'static str,
 }
 
-/// Whose tables are looked at.
+/// The owners whose tables count.
 #[derive(Clone, Copy)]
 pub enum Owners {
     All,

@@ -198,7 +198,7 @@ CREATE FUNCTION regress_id_other.next_id() RETURNS bigint LANGUAGE sql RETURN 7;
 CREATE FUNCTION regress_id_other.next_id(int) RETURNS bigint LANGUAGE sql RETURN 7;
 SELECT pg_temp.moves("default", 530) FROM unnest('{insta533.next_id() + 1, -insta533.next_id(), "abs(next_id(533))", "next_id(533) + next_id(535)",
     "coalesce(insta533.next_id(), 7)", regress_id_other.next_id(), regress_id_other.next_id(7), "id_floor(now())", 7}'::text[]) AS "default";
--- Nor calls with other constants than these functions need: whoever runs the way back would evaluate a CHECK of their type.
+-- Nor calls with other constants than these functions need: a role that runs the way back would evaluate a CHECK of their type.
 CREATE DOMAIN regress_id_other.checked AS int CHECK (VALUE <> 5);
 CREATE FUNCTION regress_id_other.of_seq(regclass, regress_id_other.checked[]) RETURNS regclass LANGUAGE sql RETURN $1;
 CREATE FUNCTION regress_id_other.number(regress_id_other.checked[]) RETURNS int LANGUAGE sql RETURN 533;
