@@ -9,6 +9,7 @@
 #   MAJORS="15 18" test.sh           on these majors, which must be set up
 #   SERVERS=/path/to/pg_config ...   on these PostgreSQL, such as one with assertions; the extension is installed into them
 #   BRIEF="16 17" test.sh            on these of the majors, only tests that may differ between majors
+#   SHARED=1 test.sh                 the other live tests each on one of the other majors, which share them
 #   PROGRAMS="contrib clients" ...   also these programs; by default contrib
 #   JOBS=6 test.sh                   with this many live tests in parallel (default: three times the number of cores)
 #   RELEASE=1 test.sh                with the release build; otherwise the dev profile
@@ -93,10 +94,25 @@ crate_tests() (
 
 is_brief() { case " ${BRIEF:-} " in *" $1 "*) true ;; *) false ;; esac; }
 
-# nextest_run PROGRAM FILTER: runs these tests of a program, in parallel; each has servers of its
-# own.
+# nextest_run PROGRAM FILTER OPTION...: runs these tests of a program, in parallel; each has servers
+# of its own.
 nextest_run() {
-    cargo nextest run $(workspace "${majors%% *}") --test "$1" --test-threads="${JOBS:-$((3 * $(nproc)))}" -E "$2" --no-tests=pass
+    cargo nextest run $(workspace "${majors%% *}") --test "$1" --test-threads="${JOBS:-$((3 * $(nproc)))}" -E "$2" --no-tests=pass "${@:3}"
+}
+
+# The live tests that may differ between majors, as a filter.
+differing="test(/(^|::)($DIFFERING|since_[0-9]+|until_[0-9]+)::/)"
+
+# share_of MAJOR: which of the other live tests this major runs, as an option of nextest. The majors
+# on which all tests run have equal shares.
+share_of() {
+    local major place=0 count=0
+    for major in $majors; do
+        if is_brief "$major"; then continue; fi
+        count=$((count + 1))
+        if [ "$major" = "$1" ]; then place=$count; fi
+    done
+    echo "--partition=hash:$place/$count"
 }
 
 # Whether this is Debian's PostgreSQL, in its private copy.
@@ -109,7 +125,7 @@ filter_for() {
     local program=$1 major=$2 pg_config=${pg_config_of[$2]} filter
     filter=$(applies "$major")
     case $program in
-        live) if is_brief "$major"; then filter="test(/(^|::)($DIFFERING)::/) & $filter"; fi ;;
+        live) if is_brief "$major" || [ -n "${SHARED:-}" ]; then filter="$differing & $filter"; fi ;;
         # They test client libraries, which do the same with each major.
         clients) [ -n "$only" ] || [ "$major" = "${majors%% *}" ] || return 0 ;;
         contrib) is_debians "$major" || has_extension "$pg_config" pgcrypto || return 0 ;;
@@ -163,6 +179,10 @@ for major in $majors; do
         filter=$(filter_for "$program" "$major")
         if [ -n "$filter" ]; then tested "PostgreSQL $major: the tests of $program" nextest_run "$program" "$filter"; fi
     done
+    if [ -z "$only" ] && [ -n "${SHARED:-}" ] && ! is_brief "$major"; then
+        tested "PostgreSQL $major: its share of the live tests that do not differ between majors" \
+            nextest_run live "not $differing" "$(share_of "$major")"
+    fi
     if [ -n "$sql" ]; then finish "$SCRATCH/sql.log" "$sql"; fi
 done
 say "What was made and done by the tests that keep a record of every id received"

@@ -1184,6 +1184,13 @@ errors! {
         "column {column} keeps its default",
         detail("{why}");
 
+    /// WARNING of `convert_defaults_to_triggers()`, which has converted the tables of one role.
+    ConvertsTablesOfOneRole { shard: u16, roles: Vec<String> } => ERRCODE_WARNING,
+        "tables of other roles keep their defaults",
+        detail("A call converts the tables of one role, so that its users do not wait for locks of another. Left are tables of {}.",
+            listed(roles, ", ")),
+        hint("In another transaction, use SELECT convert_defaults_to_triggers({shard}) again.");
+
     /// WARNING of the event trigger `adopt_new_tables()`, which has left the key of a new table
     /// unchanged.
     NewKeyKept { column: String, shard: u16, cause: String, table: String, name: String } =>
@@ -1205,6 +1212,13 @@ errors! {
     OwnerTrusted { shard: u16, owner: String, object: String } => ERRCODE_SUCCESSFUL_COMPLETION,
         "shard {shard} trusts role {owner}",
         detail("Role {owner} owns {object}. It can replace functions of the shard, which run with the rights of their callers.");
+
+    /// NOTICE of `adopt_table()`: a default or a rule, whose owner may not use the sequence of the
+    /// keys.
+    KeyRepeatedByOther { sequence: String, by: String } => ERRCODE_SUCCESSFUL_COMPLETION,
+        "ignoring {by}, which may call currval() of sequence {sequence}",
+        detail("Its owner may not do so, but the role that inserts may. After the adoption, that would not return the last key."),
+        hint("Do not insert there as a role that may use the sequence.");
 
     /// NOTICE of `adopt_shard()` and `unadopt_shard()`: defaults name the sequence, but the owners
     /// of their tables may not use it.

@@ -5,7 +5,8 @@ use crate::libpq::{Connection, Error, format_conninfo, parse_conninfo};
 /// Settings of each session, whatever the server, the database or the role sets. Above all, a
 /// COMMIT is on disk when it returns. Statements and dumps are read with standard strings;
 /// definitions look the same on all servers; and a server notices soon that the machine of the
-/// command is lost, and so releases its locks. JIT compilation would take longer than the queries.
+/// command is lost, and so releases its locks. JIT compilation would take longer than the queries,
+/// and so would hash tables of eight megabytes, which recursive queries begin with for a few rows.
 /// By ALTER DATABASE ... SET role, an owner could otherwise make the session run as itself, and so
 /// be trusted, with code that returns to the rights of the command.
 /// A query fails if a name in it turns out to be a view or a foreign table of another role, which
@@ -13,7 +14,7 @@ use crate::libpq::{Connection, Error, format_conninfo, parse_conninfo};
 const SETTINGS: &str = "-c jit=off -c synchronous_commit=on -c client_min_messages=warning -c search_path=pg_catalog -c role=none \
      -c statement_timeout=0 -c lock_timeout=60s -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 \
      -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c quote_all_identifiers=off \
-     -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=1 \
+     -c work_mem=512kB -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres -c extra_float_digits=1 \
      -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off \
      -c restrict_nonsystem_relation_kind=view,foreign-table \
      -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=30000";

@@ -18,7 +18,8 @@ use crate::shard::definition::{self, Definition};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::State;
 use instagram_id_core::layout::Shard;
-use pgrx::pg_sys::{self, Oid};
+use pgrx::PgLogLevel;
+use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
 
 /// A bigint column with keys that `adopt_table` can continue.
@@ -150,17 +151,17 @@ impl KeyColumn {
     }
 
     /// Checks that no default and no rule repeats the value that a sequence of the keys has given
-    /// to the session, which would not be that of the last key any more.
+    /// to the session, which would not be that of the last key any more. A NOTICE names one of an
+    /// owner who may not use the sequence: such a role must not prevent an adoption.
     pub fn check_sources(&self) -> Result<(), Error> {
-        for sequence in &self.sources {
-            let default = || {
-                let columns = columns_with_currval(*sequence);
-                columns
-                    .first()
-                    .map(|column| format!("the default of column {}", column.qualified()))
-            };
-            if let Some(by) = default().or_else(|| rule_naming(*sequence)) {
-                return Err(Error::KeyRepeated { sequence: names::relation(*sequence), by });
+        for oid in &self.sources {
+            let sequence = || names::relation(*oid);
+            if let Some(by) = repeating(*oid, true) {
+                return Err(Error::KeyRepeated { sequence: sequence(), by });
+            }
+            if let Some(by) = repeating(*oid, false) {
+                let notice = Error::KeyRepeatedByOther { sequence: sequence(), by };
+                ErrorReport::from(notice).report(PgLogLevel::NOTICE);
             }
         }
         Ok(())
@@ -186,16 +187,24 @@ impl KeyColumn {
     }
 }
 
-/// A rule that names the sequence, of an owner who may call `currval()` on it.
-fn rule_naming(sequence: Oid) -> Option<String> {
+/// A default that may call `currval()` on the sequence, or a rule that names it, of an owner who
+/// has the right to do so, or of one who does not.
+fn repeating(sequence: Oid, has_right: bool) -> Option<String> {
+    let columns = columns_with_currval(sequence, has_right);
+    let default = columns.first().map(|it| format!("the default of column {}", it.qualified()));
+    default.or_else(|| rule_naming(sequence, has_right))
+}
+
+fn rule_naming(sequence: Oid, has_right: bool) -> Option<String> {
     let query = "SELECT w.rulename::text, w.ev_class FROM pg_depend AS d JOIN pg_rewrite AS w ON w.oid = d.objid
              JOIN pg_class AS c ON c.oid = w.ev_class
          WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
-         AND w.ev_type <> '1' AND has_sequence_privilege(c.relowner, $1, 'USAGE, SELECT') ORDER BY w.oid LIMIT 1";
+         AND w.ev_type <> '1' AND has_sequence_privilege(c.relowner, $1, 'USAGE, SELECT') = $2 ORDER BY w.oid LIMIT 1";
     let rule = |name: String, table| {
         format!("rule {} of relation {}", quote_identifier(name), names::relation(table))
     };
-    select(query, &[sequence.into()], |row| Some(rule(row.get(1)?, row.get(2)?))).pop()
+    let arguments = [sequence.into(), has_right.into()];
+    select(query, &arguments, |row| Some(rule(row.get(1)?, row.get(2)?))).pop()
 }
 
 /// The columns of a table's primary key that a serial or an identity fills.

@@ -38,10 +38,6 @@ pub enum WhyKept {
          its own."
     )]
     PlacedElsewhere,
-    #[error(
-        "The conversion fails: The tables of other roles take too long. Call the function again."
-    )]
-    TimeIsOver,
     #[error("The conversion fails: {}", sentence(.0))]
     Fails(String),
 }

@@ -33,8 +33,9 @@ const PREFIX: &str = "0_assign_";
 
 /// `convert_defaults_to_triggers(shard)`. Columns that have the trigger already are skipped, so it
 /// can be called again for new tables. Columns for which [`Candidate::why_kept`] returns a reason
-/// are skipped with a WARNING, and so are tables that stay locked or whose conversion fails. Citus
-/// creates the functions of the shard on all nodes, if it has not done so yet.
+/// are skipped with a WARNING, and so are tables that stay locked or whose conversion fails. A call
+/// converts the tables of one role, and a WARNING names the others. Citus creates the functions of
+/// the shard on all nodes, if it has not done so yet.
 ///
 /// # Errors
 ///
@@ -64,25 +65,21 @@ fn convert_defaults_to_triggers(
             return Err(Error::NotTableOwner(names::relation(first.column.table)));
         }
         found.retain(Candidate::is_convertible);
-        let (of_others, own): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|candidate| candidate.is_of_other(definition.owner));
-        // However many tables another role has, those of the shard's owner are not locked
-        // meanwhile. Once some are converted, other sessions wait for them. So what is not
-        // available soon is then left for another call.
-        let mut converted = vec![];
-        let (limit, groups) = (Deadline::after(guc::code_limit()), by_owner(of_others));
-        let mut left = groups.len() as u32;
-        for group in groups {
-            // Each role gets the same share of the time, whatever the others lock.
-            let share = Deadline::after(limit.left() / left);
-            converted.extend(convert_group_of_other(group, share, &definition, &parts));
+        // Other sessions wait for the converted tables until this transaction ends. Whatever
+        // another role locks, and however many tables it has, only its own are locked meanwhile.
+        let (limit, mut groups) =
+            (guc::lock_limit(), by_owner(found, definition.owner).into_iter());
+        let deadline = Deadline::after(limit);
+        while let Some(group) = groups.next() {
+            let share = if groups.len() == 0 { 1 } else { 2 };
+            let convert = || convert_group(group, &definition, &parts);
+            let converted = guc::with_lock_timeout(deadline.left() / share, convert)?;
             if !converted.is_empty() {
-                guc::limit_later_waits(locks::SHORT);
+                warn_left(shard, groups);
+                return Ok(converted);
             }
-            left -= 1;
         }
-        converted.extend(convert_group(own, None, &definition, &parts)?);
-        Ok::<_, Error>(converted)
+        Ok::<_, Error>(vec![])
     })?;
     let row = |Candidate { column, .. }| (Regclass(column.table), column.name);
     Ok(TableIterator::new(converted.into_iter().map(row)))
@@ -100,47 +97,51 @@ fn copy_functions(definition: &Definition) {
     }
 }
 
-/// The columns by the owners of their tables.
-fn by_owner(candidates: Vec<Candidate>) -> Vec<Vec<Candidate>> {
-    let mut groups = BTreeMap::<u32, Vec<_>>::new();
+/// The columns by the owners of their tables, and first those of this owner.
+fn by_owner(candidates: Vec<Candidate>, first: Oid) -> Vec<Vec<Candidate>> {
+    let mut groups = BTreeMap::<_, Vec<_>>::new();
     for candidate in candidates {
-        let owner = catalog::relation(candidate.column.table).map(|table| table.owner.to_u32());
-        groups.entry(owner.unwrap_or_default()).or_default().push(candidate);
+        let owner = candidate.owner().unwrap_or(first);
+        groups.entry((owner != first, owner.to_u32())).or_default().push(candidate);
     }
     groups.into_values().collect()
 }
 
-/// Converts the columns of another role's tables, within a limit, of which it waits half for locks.
-/// If that fails, for example because the server has no more locks for so many tables, all of them
+/// Converts the columns of one role's tables. If none is converted, keeps no lock. Errors are those
+/// of the shard's owner and of roles with the rights of the caller. If the tables of another role
+/// cannot be converted, for example because the server has no more locks for so many, all of them
 /// keep their defaults.
-fn convert_group_of_other(
-    group: Vec<Candidate>,
-    limit: Deadline,
-    definition: &Definition,
-    parts: &ShardParts,
-) -> Vec<Candidate> {
-    let columns: Vec<_> = group.iter().map(|candidate| candidate.column.clone()).collect();
-    let convert = || {
-        guc::with_lock_timeout(guc::lock_limit().min(limit.left() / 2), || {
-            convert_group(group, Some(limit), definition, parts)
-        })
-    };
-    subtransaction::with_cause(convert).unwrap_or_else(|why| {
-        columns.iter().for_each(|column| warn_kept(column, WhyKept::Fails(why.clone())));
-        vec![]
-    })
-}
-
-/// Locks the tables of these columns, and converts those for which no other session keeps a lock.
-/// Columns that are left at the end of the limit keep their defaults.
 fn convert_group(
     group: Vec<Candidate>,
-    limit: Option<Deadline>,
     definition: &Definition,
     parts: &ShardParts,
 ) -> Result<Vec<Candidate>, Error> {
+    let is_of_other = group.iter().any(|candidate| candidate.is_of_other(definition.owner));
     let columns: Vec<_> = group.into_iter().map(|candidate| candidate.column).collect();
-    let locked = lock_out_writers_if_available(&columns, TableLock::ToAlterOnly, |column, why| {
+    let convert = || {
+        let mut result = Ok(vec![]);
+        subtransaction::in_subtransaction(|| {
+            result = convert_columns(&columns, definition, parts);
+            matches!(&result, Ok(converted) if !converted.is_empty())
+        });
+        result
+    };
+    if !is_of_other {
+        return convert();
+    }
+    Ok(subtransaction::with_cause(convert).unwrap_or_else(|why| {
+        columns.iter().for_each(|column| warn_kept(column, WhyKept::Fails(why.clone())));
+        vec![]
+    }))
+}
+
+/// Locks the tables of these columns, and converts those for which no other session keeps a lock.
+fn convert_columns(
+    columns: &[Column],
+    definition: &Definition,
+    parts: &ShardParts,
+) -> Result<Vec<Candidate>, Error> {
+    let locked = lock_out_writers_if_available(columns, TableLock::ToAlterOnly, |column, why| {
         warn_kept(column, WhyKept::Fails(why.in_one_line()));
     })?;
     parts.check_next_id(definition.schema, definition.sequence)?;
@@ -149,19 +150,24 @@ fn convert_group(
     let tables = locked.iter().map(|column| column.table).collect();
     let mut candidates = candidates(definition, parts.own_schema, Some(tables));
     candidates.retain(|one| locked.contains(&one.column) && one.is_convertible());
-    let mut converted = vec![];
-    for candidate in candidates {
-        if limit.is_some_and(Deadline::is_over) {
-            warn_kept(&candidate.column, WhyKept::TimeIsOver);
-            continue;
-        }
+    candidates.retain(|candidate| {
         let convert = || candidate.convert_locked(definition.shard, parts.own_schema);
-        match subtransaction::with_cause(convert) {
-            Ok(()) => converted.push(candidate),
-            Err(why) => warn_kept(&candidate.column, WhyKept::Fails(why)),
-        }
+        let converted = subtransaction::with_cause(convert);
+        let is_converted = converted.is_ok();
+        converted.unwrap_or_else(|why| warn_kept(&candidate.column, WhyKept::Fails(why)));
+        is_converted
+    });
+    Ok(candidates)
+}
+
+/// A WARNING: the tables of these other roles are left for another call.
+fn warn_left(shard: Shard, groups: impl Iterator<Item = Vec<Candidate>>) {
+    let owners = groups.filter_map(|group| group[0].owner());
+    let roles: Vec<_> = owners.map(names::role).collect();
+    if !roles.is_empty() {
+        let left = Error::ConvertsTablesOfOneRole { shard: shard.number(), roles };
+        ErrorReport::from(left).report(PgLogLevel::WARNING);
     }
-    Ok(converted)
 }
 
 /// A WARNING: the column keeps its default.
@@ -270,11 +276,16 @@ fn candidates(
 }
 
 impl Candidate {
+    /// The owner of the table, unless that is gone.
+    fn owner(&self) -> Option<Oid> {
+        catalog::relation(self.column.table).map(|table| table.owner)
+    }
+
     /// The role whose code would run while the column is converted, if its rights are not those of
     /// the caller: PostgreSQL evaluates the constant parts of expressions in partition keys when a
     /// trigger is created. It evaluates nothing else of a table then.
     fn author(&self) -> Option<Oid> {
-        let owner = catalog::relation(self.column.table)?.owner;
+        let owner = self.owner()?;
         let is_trusted = || catalog::has_rights_of(owner, catalog::current_role());
         (self.has_key_expression && !is_trusted()).then_some(owner)
     }
@@ -328,8 +339,7 @@ impl Candidate {
 
     /// Whether the caller has the rights of the table's owner, or the table is gone.
     fn is_of_caller(&self) -> bool {
-        catalog::relation(self.column.table)
-            .is_none_or(|table| catalog::has_rights_of(catalog::current_role(), table.owner))
+        self.owner().is_none_or(|owner| catalog::has_rights_of(catalog::current_role(), owner))
     }
 
     /// Converts the column of a table that is locked.
@@ -359,8 +369,8 @@ impl Candidate {
     /// Whether the table belongs to a role that lacks the rights of the caller, and that is not the
     /// shard's owner.
     fn is_of_other(&self, owner: Oid) -> bool {
-        catalog::relation(self.column.table).is_some_and(|table| {
-            table.owner != owner && !catalog::has_rights_of(table.owner, catalog::current_role())
+        self.owner().is_some_and(|of_table| {
+            of_table != owner && !catalog::has_rights_of(of_table, catalog::current_role())
         })
     }
 

@@ -64,8 +64,9 @@ struct Parent {
 /// # Errors
 ///
 /// The table is NULL, is not partitioned by ranges of a bigint, or the caller does not own it. The
-/// period is another one, or the number ahead is not 0 to 10,000. `from_time` is before the epoch
-/// or infinite. Code of a role without the rights of the table's owner would run; see [`related`].
+/// period is another one, or the number ahead is not 0 to 10,000. By the epoch, no period has ids.
+/// `from_time` is before the epoch or infinite. Code of a role without the rights of the table's
+/// owner would run; see [`related`].
 #[pg_extern(sql = false)]
 fn create_id_partitions(
     table: Option<Regclass>,
@@ -103,6 +104,8 @@ fn create_id_partitions(
         let missing = parent.missing(&boundaries, epoch);
         parent.announce_unfinished();
         if missing.is_empty() {
+            // If the present has no ids, this is not because they all have partitions.
+            arguments::workable_epoch(names::timestamp(epoch.at()))?;
             return Ok(vec![]);
         }
         // First what waits for other roles: each with CREATE on the schema can keep a name busy.

@@ -384,7 +384,7 @@ pub fn lock_available<T>(
     }
     let started = Instant::now();
     let mut busy = vec![Some(Oid::INVALID); items.len()];
-    for limit in [Duration::ZERO, SHORT] {
+    for limit in [Duration::ZERO, SHORT.min(guc::lock_limit())] {
         let count = busy.iter().flatten().count();
         let share = limit.saturating_sub(started.elapsed()) / count.max(1) as u32;
         for (item, busy) in items.iter().zip(&mut busy).filter(|(_, busy)| busy.is_some()) {

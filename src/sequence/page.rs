@@ -177,7 +177,7 @@ impl<'a> SequencePage<'a> {
     }
 
     /// Makes `value` the last value, unless the sequence has already reached it. Returns the last
-    /// value after that.
+    /// value after that, which is that of an id: a sequence without MAXVALUE can be beyond them.
     pub fn advance_to(
         &self,
         epoch: Epoch,
@@ -187,6 +187,9 @@ impl<'a> SequencePage<'a> {
         let data = self.data();
         if data.is_closed(self.info.placement.is_copy()) {
             return Err(Refusal::Closed);
+        }
+        if data.last_value > hlc::VALUE_MAX {
+            return Err(self.refusal(Next::Exhausted, data.last_value, CopyPolicy::OwnerWithFloor));
         }
         if data.is_called && data.last_value >= value {
             return Ok(data.last_value);

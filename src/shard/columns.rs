@@ -89,12 +89,12 @@ pub fn columns_of_owners(sequence: Oid, may_use: bool) -> Vec<Column> {
 /// The columns of owners who may use the sequence whose default calls `nextval()`, or is too long
 /// to be searched.
 pub fn columns_with_nextval(sequence: Oid) -> Vec<Column> {
-    columns_calling(pg_sys::F_NEXTVAL, "USAGE, UPDATE", sequence)
+    columns_calling(pg_sys::F_NEXTVAL, "USAGE, UPDATE", sequence, true)
 }
 
-/// The same for `currval()`.
-pub fn columns_with_currval(sequence: Oid) -> Vec<Column> {
-    columns_calling(pg_sys::F_CURRVAL, "USAGE, SELECT", sequence)
+/// The same for `currval()`, or those of owners who may not use the sequence.
+pub fn columns_with_currval(sequence: Oid, may_use: bool) -> Vec<Column> {
+    columns_calling(pg_sys::F_CURRVAL, "USAGE, SELECT", sequence, may_use)
 }
 
 /// The column to which a sequence belongs, if there is one, as that of a serial or an identity, and
@@ -107,10 +107,10 @@ pub fn column_owning(sequence: Oid) -> Option<(Column, bool)> {
     select(query, &[sequence.into()], |row| column_of(row, &types).zip(row.get(4))).pop()
 }
 
-fn columns_calling(function: u32, privileges: &str, sequence: Oid) -> Vec<Column> {
+fn columns_calling(function: u32, privileges: &str, sequence: Oid, may_use: bool) -> Vec<Column> {
     let is_short = catalog::IS_SHORT_DEFAULT;
     let condition = format!(
-        "has_sequence_privilege(c.relowner, d.refobjid, '{privileges}')
+        "has_sequence_privilege(c.relowner, d.refobjid, '{privileges}') = {may_use}
          AND CASE WHEN {is_short} THEN strpos(f.adbin::text COLLATE \"C\", ':funcid {function} ') > 0 ELSE true END"
     );
     columns_naming(sequence, &condition)

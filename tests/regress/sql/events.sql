@@ -45,22 +45,6 @@ SELECT id_shard(next_id(7)), id_shard(insta7.next_id());
 INSERT INTO orders VALUES ('ALTER FUNCTION insta7.shard_7() RENAME TO other', 'CREATE FUNCTION');
 SELECT state, message FROM raises('SELECT claim_shard(7)');
 DELETE FROM orders;
--- While tables of another role are converted, a second passes. Then the others keep their defaults, unless the role owns the shard.
-SELECT create_shard(9);
-CREATE TABLE insta9.one (id bigint DEFAULT insta9.next_id());
-CREATE TABLE insta9.two (id bigint DEFAULT insta9.next_id());
-ALTER TABLE insta9.one OWNER TO regress_id_group;
-ALTER TABLE insta9.two OWNER TO regress_id_group;
-SET lock_timeout = '1s';
-INSERT INTO orders VALUES ('SELECT pg_sleep(1.1)', 'ALTER TABLE');
-SELECT * FROM convert_defaults_to_triggers(9);
-ALTER FUNCTION insta9.shard_9() OWNER TO regress_id_group;
-ALTER SEQUENCE insta9.table_id_seq OWNER TO regress_id_group;
-DROP TRIGGER "0_assign_id" ON insta9.one;
-ALTER TABLE insta9.one ALTER id SET DEFAULT insta9.next_id();
-INSERT INTO orders VALUES ('SELECT pg_sleep(1.1)', 'ALTER TABLE');
-SELECT * FROM convert_defaults_to_triggers(9);
-RESET lock_timeout;
 -- create_shard() sets search_path to pg_catalog, so a trigger with unqualified names fails.
 CREATE FUNCTION unqualified() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM FROM orders; END $$;
 CREATE EVENT TRIGGER careless ON ddl_command_end EXECUTE FUNCTION unqualified();

@@ -50,6 +50,13 @@ CREATE TABLE known (id bigint);
 INSERT INTO known SELECT make_id(clock_timestamp() + interval '1 second', 402, 1023);
 SELECT advance_shard(402, id) = id AS there, next_id(402) > id AS above, id_seq(next_id(402)) FROM known;
 SELECT advance_shard(402, make_id('2012-01-01 00:00+00', 402, 5)) > id AS not_back, next_id(402) > id AS above FROM known;
+-- A sequence without MAXVALUE can be beyond all ids.
+BEGIN;
+ALTER SEQUENCE insta402.table_id_seq NO MAXVALUE RESTART 1125899906842624;
+SELECT r.* FROM known, raises(format('SELECT advance_shard(402, %s)', id)) AS r;
+SELECT setval('insta402.table_id_seq', 9223372036854775807);
+SELECT r.* FROM known, raises(format('SELECT advance_shard(402, %s)', id)) AS r;
+ROLLBACK;
 SELECT advance_shard(402, 402 << 10) > id AS not_back FROM known;
 -- A sequence that was never called and has another start value, and one with bounds that setval() would enforce.
 ALTER SEQUENCE insta402.table_id_seq MINVALUE 1000 MAXVALUE 1125899906842623 START 844424930131969 RESTART;
