@@ -4,7 +4,7 @@
 use crate::adopt::references;
 use crate::citus::placement;
 use crate::error::Error;
-use crate::pg::catalog::{self, Function};
+use crate::pg::catalog;
 use crate::pg::default::default_of;
 use crate::pg::names;
 use crate::pg::parsed_body::Expression;
@@ -13,8 +13,8 @@ use crate::sequence::read;
 use crate::shard::columns::{
     Column, columns_with_currval, columns_with_default_on, defaults_of, newest_serial_key,
 };
-use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
+use crate::shard::generated::{self, Generated};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::State;
 use instagram_id_core::layout::Shard;
@@ -55,9 +55,6 @@ struct Generator {
     /// The epoch of these ids, if it can be determined.
     epoch: Option<Epoch>,
 }
-
-/// The extension's functions that generate ids.
-const GENERATORS: [&str; 3] = ["next_id", "shard_next_id", "node_next_id"];
 
 impl KeyColumn {
     /// The column of that name, or without a name the only column of the table's primary key.
@@ -290,25 +287,20 @@ impl Found {
         if callee.to_u32() == pg_sys::F_NEXTVAL {
             return Some(Generator { call: call("nextval"), shard: None, epoch: None });
         }
-        let function = catalog::function(callee).filter(|it| generates_ids(it, own_schema))?;
+        let function = catalog::function(callee)?;
+        let generated = generated::by_call(&function, &arguments, own_schema)?;
         let schema = names::raw_schema(function.schema);
         let call = call(&quote_qualified_identifier(&schema, &function.name));
-        if let Some((shard, sequence)) = ddl::ids_of(&function, own_schema) {
-            return Some(Generator { call, shard: Some(shard), epoch: Some(sequence.epoch) });
-        }
-        let number = arguments.first().and_then(|first| first.constant(pg_sys::INT4OID));
-        let shard = match function.name.as_str() {
-            "node_next_id" => Shard::new(placement::local_group()),
-            _ => number.and_then(|number| Shard::new(number.value() as i32)),
-        };
-        let has_sequence = arguments.iter().any(|one| one.oid(pg_sys::REGCLASSOID).is_some());
-        let epoch = match arguments.iter().find_map(|one| one.time()) {
-            Some(time) => Epoch::new(time),
-            None if has_sequence => Some(Epoch::ORIGINAL),
+        let (shard, epoch) = match generated {
+            Generated::Function(shard, sequence) => (Some(shard), Some(sequence.epoch)),
+            Generated::Setting => (None, None),
             // A number without a shard, or with several, generates no ids.
-            None => {
-                shard.and_then(|shard| definition::find(shard).ok()?).map(|it| it.sequence.epoch)
+            Generated::Number(shard) => {
+                let found = shard.and_then(|shard| definition::find(shard).ok()?);
+                (shard, found.map(|it| it.sequence.epoch))
             }
+            Generated::Sequence(shard, epoch) => (shard, epoch),
+            Generated::Node(epoch) => (Shard::new(placement::local_group()), epoch),
         };
         Some(Generator { call, shard, epoch })
     }
@@ -322,13 +314,6 @@ impl Found {
         let (table, column) = (names::relation(*table), quote_identifier(name));
         Err(Error::ColumnNotBigint { table, column, type_name: self.type_name.clone(), is_integer })
     }
-}
-
-/// Whether the function generates ids of a shard or of a node: one of the extension's, or one like
-/// a shard's `next_id()`.
-fn generates_ids(function: &Function, own_schema: Oid) -> bool {
-    function.schema == own_schema && GENERATORS.contains(&function.name.as_str())
-        || ddl::ids_of(function, own_schema).is_some()
 }
 
 /// A constant of the types that [`Found::generator`] accepts.

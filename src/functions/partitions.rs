@@ -22,8 +22,8 @@ use crate::pg::subtransaction;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::pg::wait_event::WaitEvent;
-use crate::shard::ddl;
 use crate::shard::definition;
+use crate::shard::generated::{self, Generated};
 use crate::shard::lookup;
 use crate::shard::related::{self, Change};
 use crate::shard::trust::Trust;
@@ -309,44 +309,23 @@ impl Parent {
         let key = partitions::partition_key(self.oid).map(|key| key.column);
         let call = key.and_then(|key| default_of(self.oid, key)).and_then(Expression::call);
         let Some((callee, arguments)) = call else { return Ok(None) };
-        if let Some(function) = catalog::function(callee)
-            && let Some(epoch) = match ddl::ids_of(&function, own_schema) {
-                Some((_, sequence)) => Some(sequence.epoch),
-                None => adopted::epoch_of(&function)?,
+        let Some(function) = catalog::function(callee) else { return Ok(None) };
+        let given = |(oid, schema, owner), epoch| Given { epoch, by: Some((oid, schema, owner)) };
+        let by_function = |epoch| given((callee, function.schema, function.owner), epoch);
+        let shard = match generated::by_call(&function, &arguments, own_schema) {
+            Some(Generated::Function(_, sequence)) => {
+                return Ok(Some(by_function(sequence.epoch)));
             }
-        {
-            let by = Some((callee, function.schema, function.owner));
-            return Ok(Some(Given { epoch, by }));
-        }
-        let is_own = |name: &str, types: &[Oid]| {
-            catalog::function_in(own_schema, name, types).is_some_and(|own| own.oid == callee)
+            Some(Generated::Sequence(_, epoch) | Generated::Node(epoch)) => {
+                return Ok(epoch.map(|epoch| Given { epoch, by: None }));
+            }
+            Some(Generated::Setting) => guc::shard(),
+            Some(Generated::Number(shard)) => shard,
+            None => return Ok(adopted::epoch_of(&function)?.map(by_function)),
         };
-        let with_epoch = [pg_sys::INT4OID, pg_sys::REGCLASSOID, pg_sys::TIMESTAMPTZOID];
-        let of_shard = |shard: Option<Shard>| {
-            let Some(shard) = shard else { return Ok(None) };
-            let found = lookup::definition_of(shard)?;
-            let by = Some((found.function, found.schema, found.owner));
-            Ok(Some(Given { epoch: found.sequence.epoch, by }))
-        };
-        let constant = match arguments.as_slice() {
-            [] if is_own("next_id", &[]) => return of_shard(guc::shard()),
-            [shard] if is_own("next_id", &with_epoch[..1]) => {
-                let number = shard.constant(pg_sys::INT4OID).map(|number| number.value() as i32);
-                return of_shard(number.and_then(Shard::new));
-            }
-            [_, _] if is_own("next_id", &with_epoch[..2]) => Some(Epoch::ORIGINAL),
-            [_] if is_own("node_next_id", &with_epoch[1..]) => Some(Epoch::ORIGINAL),
-            [_, epoch] if is_own("node_next_id", &with_epoch[1..]) => {
-                epoch.time().and_then(Epoch::new)
-            }
-            [_, _, epoch]
-                if ["next_id", "shard_next_id"].iter().any(|name| is_own(name, &with_epoch)) =>
-            {
-                epoch.time().and_then(Epoch::new)
-            }
-            _ => None,
-        };
-        Ok(constant.map(|epoch| Given { epoch, by: None }))
+        let Some(shard) = shard else { return Ok(None) };
+        let found = lookup::definition_of(shard)?;
+        Ok(Some(given((found.function, found.schema, found.owner), found.sequence.epoch)))
     }
 
     /// The epoch of the shard in whose schema the table is, if there is one. If the shard's
