@@ -636,6 +636,13 @@ errors! {
         detail("Its body names the sequence \"{named}\", and the shard uses {sequence}."),
         hint("Give the schema and the sequence their former names, or replace the body of {kept} by one with the present names.");
 
+    /// `drop_old_id_partitions()`, `unadopt_shard()` or `adopt_table()` of an identity would drop
+    /// what an object needs, such as a view of any role.
+    DependsOnDropped { by: String, on: String, is_partition: bool } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+        "{by} depends on {on}",
+        detail("The call would drop {on}."),
+        hint("Drop the object that depends on it first{}.", if *is_partition { ", or use detach => true" } else { "" });
+
     /// `unadopt_shard()` is called for a shard without an original.
     NotAdopted { shard: u16, schema: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "shard {shard} was not adopted",

@@ -20,6 +20,7 @@ use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
 use crate::generator;
 use crate::pg::catalog::{self, Function};
+use crate::pg::dependents;
 use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
@@ -164,6 +165,7 @@ fn unadopt_shard(
         // Other roles decide how much there is to look at, so not under the locks either.
         check_not_used_by_number(&definition, &adopted, own_schema)?;
         check_no_other_user(&definition, &adopted, own_schema)?;
+        check_dependents(&adopted, &parts_beside(&definition, &adopted))?;
         oids.iter().for_each(|sequence| announce_ignored_defaults(*sequence));
         locks::lock_schema_in_time(definition.schema)?;
         for one in &adopted {
@@ -283,8 +285,16 @@ fn check_not_used_by_number(
     Err(Error::UsedByNumber { shard, column, statement })
 }
 
+/// Checks that nothing depends on the functions that are dropped.
+fn check_dependents(adopted: &[Adopted], parts: &[Function]) -> Result<(), Error> {
+    let kept = adopted.iter().filter_map(|one| one.kept.as_ref());
+    let dropped: Vec<Oid> = parts.iter().chain(kept).map(|function| function.oid).collect();
+    dependents::check(pg_sys::ProcedureRelationId, &dropped, false)
+}
+
 /// Drops the other functions of the shard, and restores the originals.
 fn restore(adopted: &[Adopted], parts: &[Function]) -> Result<(), Error> {
+    check_dependents(adopted, parts)?;
     let scripts: Vec<Option<String>> =
         adopted.iter().map(restoring_script).collect::<Result<_, _>>()?;
     // Drop the definition first: after that, later statements do not count as changes of a shard.

@@ -8,6 +8,7 @@ use crate::citus::placement;
 use crate::error::{Argument, Error};
 use crate::generator;
 use crate::pg::catalog;
+use crate::pg::dependents;
 use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
@@ -95,6 +96,7 @@ pub fn adopt_table(
             if key.sources != before.sources {
                 return Err(Error::TableChanged(names::relation(table)).into());
             }
+            check_dependents(&key)?;
         }
         // The way back does not need it.
         let is_unread = has_ids && placement::first_distributed([table].into_iter()).is_some();
@@ -131,7 +133,14 @@ fn check_before_locks(
 ) -> Result<(), Error> {
     rights::check_writers(key.column.table, definition, own_schema)?;
     key.check_sources()?;
+    check_dependents(key)?;
     check_not_closed(definition)
+}
+
+/// Checks that nothing else depends on the sequence of an identity.
+fn check_dependents(key: &KeyColumn) -> Result<(), Error> {
+    let dropped = key.dropped_sequence();
+    dependents::check(pg_sys::RelationRelationId, dropped.as_slice(), false)
 }
 
 fn check_not_closed(definition: &Definition) -> Result<(), Error> {

@@ -10,6 +10,7 @@ use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Relation};
 use crate::pg::deadline::Deadline;
 use crate::pg::default::default_of;
+use crate::pg::dependents;
 use crate::pg::guc;
 use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
@@ -179,9 +180,10 @@ fn drop_old_id_partitions(
             return Ok(vec![]);
         }
         // All other sessions would wait behind this one for a table that it must not touch.
-        for partition in over {
-            related::check(parent.oid, removal_of(partition, detach))?;
+        for partition in &over {
+            related::check(parent.oid, removal_of(*partition, detach))?;
         }
+        check_dependents(&over, detach)?;
         // Take the lock that DROP TABLE takes, and start again. The first lock is released before,
         // because two sessions that both held it and waited for the second lock would deadlock.
         parent.unlock(pg_sys::AccessShareLock);
@@ -556,7 +558,7 @@ impl Parent {
                 }
             }
         }
-        Ok(())
+        check_dependents(partitions, detach)
     }
 
     /// Drops a partition, or detaches it. Returns its name.
@@ -583,6 +585,14 @@ fn removal_of(partition: Oid, detach: bool) -> Change {
         Change::Detach(partition)
     } else {
         Change::Drop(partition)
+    }
+}
+
+/// Checks that nothing depends on partitions that are dropped.
+fn check_dependents(partitions: &[Oid], detach: bool) -> Result<(), Error> {
+    match detach {
+        true => Ok(()),
+        false => dependents::check(pg_sys::RelationRelationId, partitions, true),
     }
 }
 

@@ -5,6 +5,7 @@ pub mod cancel;
 pub mod catalog;
 pub mod deadline;
 pub mod default;
+pub mod dependents;
 pub mod errors;
 pub mod event_trigger;
 pub mod greatest;
