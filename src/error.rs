@@ -965,8 +965,8 @@ errors! {
         "table {table} belongs to role {owner}",
         detail("{tie} PostgreSQL would evaluate expressions of its indexes, constraints and partition key with the rights of role \
             {role}, the owner of table {own}. Role {owner} lacks these rights."),
-        hint("Let role {owner} drop the foreign key, or move the rows and drop the table. DETACH PARTITION would evaluate these \
-            expressions, too.");
+        hint("If a foreign key connects the tables, let role {owner} drop it. Otherwise move the rows and drop the table: DETACH \
+            PARTITION would evaluate these expressions, too.");
 
     // Triggers.
 
