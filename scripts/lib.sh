@@ -435,7 +435,8 @@ counted() {
 }
 
 # closing PROGRAM...: prints what passed, what failed, and by name which tests of these programs of
-# tests/live have not run, and why. The last line counts it. Fails if a test has failed.
+# tests/live have not run, and why. The last line counts it. Fails if a test has failed, or, if the
+# majors share the tests, has run on none of them without a reason.
 closing() {
     local program tests
     tests=$(mktemp)
@@ -452,11 +453,12 @@ closing() {
                 name ~ /pg_upgrade/ { print program " " name, "a newer PostgreSQL whose pg_upgrade is not older than the server"; next }
                 { print program " " name, needs == "" ? "not asked for" : needs }' >>"$tests"
     done
-    awk -F '\t' '
+    awk -F '\t' -v shared="${SHARED:-}" '
         FNR == NR && $1 == "ran" { ran[$2]; next }
         FNR == NR && $1 == "passed" { passed += $2; lines = lines sprintf("    %6d  %s\n", $2, $3); next }
         FNR == NR && $1 == "failed" { failures++; failed = failed "    " $2 " (" $3 ")\n"; next }
         FNR == NR { next }
+        !($1 in ran) && shared && $2 == "not asked for" { failures++; failed = failed "    " $1 " (ran on no major)\n"; next }
         !($1 in ran) { skipped++; if (!($2 in names)) reasons[++count] = $2; names[$2] = names[$2] " " $1 ";" }
         END {
             print "==> Passed"

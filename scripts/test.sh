@@ -103,8 +103,10 @@ nextest_run() {
 # The live tests that may differ between majors, as a filter.
 differing="test(/(^|::)($DIFFERING|since_[0-9]+|until_[0-9]+)::/)"
 
-# share_of MAJOR: which of the other live tests this major runs, as an option of nextest. The majors
-# on which all tests run have equal shares.
+# Whether each of the other live tests runs on one of the majors that are not brief.
+is_shared() { [ -n "${SHARED:-}" ] && [ -z "$only" ]; }
+
+# share_of MAJOR: which of these tests this major runs, as an option of nextest.
 share_of() {
     local major place=0 count=0
     for major in $majors; do
@@ -125,7 +127,7 @@ filter_for() {
     local program=$1 major=$2 pg_config=${pg_config_of[$2]} filter
     filter=$(applies "$major")
     case $program in
-        live) if is_brief "$major" || [ -n "${SHARED:-}" ]; then filter="$differing & $filter"; fi ;;
+        live) if is_brief "$major" || is_shared; then filter="$differing & $filter"; fi ;;
         # They test client libraries, which do the same with each major.
         clients) [ -n "$only" ] || [ "$major" = "${majors%% *}" ] || return 0 ;;
         contrib) is_debians "$major" || has_extension "$pg_config" pgcrypto || return 0 ;;
@@ -179,8 +181,8 @@ for major in $majors; do
         filter=$(filter_for "$program" "$major")
         if [ -n "$filter" ]; then tested "PostgreSQL $major: the tests of $program" nextest_run "$program" "$filter"; fi
     done
-    if [ -z "$only" ] && [ -n "${SHARED:-}" ] && ! is_brief "$major"; then
-        tested "PostgreSQL $major: its share of the live tests that do not differ between majors" \
+    if is_shared && ! is_brief "$major"; then
+        tested "PostgreSQL $major: its share of the other live tests" \
             nextest_run live "not $differing" "$(share_of "$major")"
     fi
     if [ -n "$sql" ]; then finish "$SCRATCH/sql.log" "$sql"; fi

@@ -32,6 +32,7 @@ test_here() {
     portable_tests "$PG_CONFIG"
     local skipped=() tests=() name
     for name in $LIVE; do tests+=("$name::"); done
+    tests+=("::since_" "::until_")
     for name in $(of_other_majors "$major" | tr '|' ' '); do skipped+=(--skip "$name::"); done
     # The packages that this Debian has.
     for name in pg_partman timescaledb pg_tle; do

@@ -302,7 +302,7 @@ COMMENT ON FUNCTION next_id_trigger() IS
 CREATE FUNCTION convert_defaults_to_triggers(shard integer) RETURNS TABLE (table_name regclass, column_name text)
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'convert_defaults_to_triggers_wrapper';
 COMMENT ON FUNCTION convert_defaults_to_triggers(integer) IS
-'replaces column defaults that generate ids of a shard by triggers, for Citus';
+'replaces column defaults that generate ids of a shard by triggers, for Citus; in the tables of one role';
 
 CREATE FUNCTION take_over_shards(recover boolean DEFAULT false)
     RETURNS TABLE (shard integer, sequence regclass, reason text)

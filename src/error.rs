@@ -143,7 +143,7 @@ errors! {
         "epoch must be finite";
 
     /// A shard is created or adopted with an epoch in the future, or one so old that new ids would
-    /// be negative.
+    /// be negative; or `create_id_partitions()` is called with one by which no period has ids.
     EpochUnworkable { epoch: String, is_future: bool, earliest: String, now: String } => ERRCODE_DATETIME_FIELD_OVERFLOW,
         "epoch {epoch} cannot be used to generate ids",
         detail("{}", if *is_future { "It is in the future." } else { "Ids would be negative by now." }),
@@ -638,10 +638,10 @@ errors! {
 
     /// `drop_old_id_partitions()`, `unadopt_shard()` or `adopt_table()` of an identity would drop
     /// what an object needs, such as a view of any role.
-    DependsOnDropped { by: String, on: String, is_partition: bool } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+    DependsOnDropped { by: String, on: String, can_detach: bool } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
         "{by} depends on {on}",
         detail("The call would drop {on}."),
-        hint("Drop the object that depends on it first{}.", if *is_partition { ", or use detach => true" } else { "" });
+        hint("Drop {by} first{}.", if *can_detach { ", or use detach => true" } else { "" });
 
     /// `unadopt_shard()` is called for a shard without an original.
     NotAdopted { shard: u16, schema: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -860,7 +860,7 @@ errors! {
     ColumnNotBigint { table: String, column: String, type_name: String, is_integer: bool } => ERRCODE_DATATYPE_MISMATCH,
         "column {column} of table {table} is of type {type_name}, not bigint",
         hint("{}", if *is_integer {
-            "Change its type, and that of the columns that reference it, to bigint."
+            "Change its type to bigint in a session of the table's owner, and then that of each column that references it in a session of the owner of its table."
         } else {
             "Values of other types than smallint and integer cannot become ids. Add a column of type bigint."
         });
@@ -870,7 +870,7 @@ errors! {
     ReferencesNotBigint { column: String, references: Vec<String> } => ERRCODE_DATATYPE_MISMATCH,
         "columns that reference {column} are not of type bigint",
         detail("They are {}. Rows that reference a new id could not be inserted.", listed(references, ", ")),
-        hint("Change their types to bigint.");
+        hint("Change their types to bigint, each in a session of the owner of its table.");
 
     /// A default or a rule repeats the last key of the adopted column, by `currval()` of its
     /// sequence.
@@ -1196,7 +1196,7 @@ errors! {
         "tables of other roles keep their defaults",
         detail("A call converts the tables of one role, so that its users do not wait for locks of another. Left are tables of {}.",
             listed(roles, ", ")),
-        hint("In another transaction, use SELECT convert_defaults_to_triggers({shard}) again.");
+        hint("In another transaction, use SELECT convert_defaults_to_triggers({shard}) again, or in a session of one of these roles.");
 
     /// WARNING of the event trigger `adopt_new_tables()`, which has left the key of a new table
     /// unchanged.
@@ -1224,8 +1224,8 @@ errors! {
     /// keys.
     KeyRepeatedByOther { sequence: String, by: String } => ERRCODE_SUCCESSFUL_COMPLETION,
         "ignoring {by}, which may call currval() of sequence {sequence}",
-        detail("Its owner may not do so, but the role that inserts may. After the adoption, that would not return the last key."),
-        hint("Do not insert there as a role that may use the sequence.");
+        detail("Its owner may not do so, but the role that inserts may. After the adoption, currval() would not return the last key."),
+        hint("Do not insert into its table as a role that may use the sequence.");
 
     /// NOTICE of `adopt_shard()` and `unadopt_shard()`: defaults name the sequence, but the owners
     /// of their tables may not use it.

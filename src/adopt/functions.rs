@@ -221,10 +221,8 @@ fn check_no_other_user(
     adopted: &[Adopted],
     own_schema: Oid,
 ) -> Result<(), Error> {
-    let parts = parts_beside(definition, adopted);
-    let kept = adopted.iter().filter_map(|one| one.kept.as_ref());
-    let functions = adopted.iter().map(|one| &one.function);
-    let ours: Vec<Oid> = parts.iter().chain(kept).chain(functions).map(|it| it.oid).collect();
+    let mut ours = dropped(adopted, &parts_beside(definition, adopted));
+    ours.extend(adopted.iter().map(|one| one.function.oid));
     let is_of_other_shard = |function: &Function| {
         let defined = definition::read(function).map(|it| it.shard);
         let shard = defined.or_else(|| Some(ddl::ids_of(function, own_schema)?.0));
@@ -287,9 +285,13 @@ fn check_not_used_by_number(
 
 /// Checks that nothing depends on the functions that are dropped.
 fn check_dependents(adopted: &[Adopted], parts: &[Function]) -> Result<(), Error> {
+    dependents::check(pg_sys::ProcedureRelationId, &dropped(adopted, parts), false)
+}
+
+/// The functions that are dropped: these parts of the shard, and the kept originals.
+fn dropped(adopted: &[Adopted], parts: &[Function]) -> Vec<Oid> {
     let kept = adopted.iter().filter_map(|one| one.kept.as_ref());
-    let dropped: Vec<Oid> = parts.iter().chain(kept).map(|function| function.oid).collect();
-    dependents::check(pg_sys::ProcedureRelationId, &dropped, false)
+    parts.iter().chain(kept).map(|function| function.oid).collect()
 }
 
 /// Drops the other functions of the shard, and restores the originals.

@@ -132,8 +132,8 @@ fn check_before_locks(
     own_schema: Oid,
 ) -> Result<(), Error> {
     rights::check_writers(key.column.table, definition, own_schema)?;
-    key.check_sources()?;
     check_dependents(key)?;
+    key.check_sources()?;
     check_not_closed(definition)
 }
 

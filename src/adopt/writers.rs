@@ -5,6 +5,7 @@ use crate::citus::placement;
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
+use crate::pg::lock_waits;
 use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
 use crate::pg::roles;
@@ -305,7 +306,7 @@ pub fn change_functions<T>(
             });
             guc::with_lock_timeout(left(), || locks::lock_row_of_function(*function));
         }
-        guc::with_lock_timeout(left(), f)
+        lock_waits::limit(left(), f)
     };
     locks::in_time(locked).ok_or_else(|| Error::FunctionsLocked {
         shard: shard.number(),

@@ -67,15 +67,15 @@ fn convert_defaults_to_triggers(
         found.retain(Candidate::is_convertible);
         // Other sessions wait for the converted tables until this transaction ends. Whatever
         // another role locks, and however many tables it has, only its own are locked meanwhile.
-        let (limit, mut groups) =
-            (guc::lock_limit(), by_owner(found, definition.owner).into_iter());
-        let deadline = Deadline::after(limit);
-        while let Some(group) = groups.next() {
+        let deadline = Deadline::after(guc::lock_limit());
+        let mut groups = by_owner(found, definition.owner).into_iter();
+        while let Some((owner, columns)) = groups.next() {
+            // Half of the time that is left, so that each role that follows has some.
             let share = if groups.len() == 0 { 1 } else { 2 };
-            let convert = || convert_group(group, &definition, &parts);
+            let convert = || convert_group(owner, &columns, &definition, &parts);
             let converted = guc::with_lock_timeout(deadline.left() / share, convert)?;
             if !converted.is_empty() {
-                warn_left(shard, groups);
+                warn_left(shard, groups.map(|(owner, _)| owner));
                 return Ok(converted);
             }
         }
@@ -98,35 +98,32 @@ fn copy_functions(definition: &Definition) {
 }
 
 /// The columns by the owners of their tables, and first those of this owner.
-fn by_owner(candidates: Vec<Candidate>, first: Oid) -> Vec<Vec<Candidate>> {
-    let mut groups = BTreeMap::<_, Vec<_>>::new();
+fn by_owner(candidates: Vec<Candidate>, first: Oid) -> Vec<(Oid, Vec<Column>)> {
+    let mut groups = BTreeMap::<_, (Oid, Vec<_>)>::new();
     for candidate in candidates {
         let owner = candidate.owner().unwrap_or(first);
-        groups.entry((owner != first, owner.to_u32())).or_default().push(candidate);
+        let group = groups.entry((owner != first, owner.to_u32())).or_insert((owner, vec![]));
+        group.1.push(candidate.column);
     }
     groups.into_values().collect()
 }
 
-/// Converts the columns of one role's tables. If none is converted, keeps no lock. Errors are those
-/// of the shard's owner and of roles with the rights of the caller. If the tables of another role
-/// cannot be converted, for example because the server has no more locks for so many, all of them
-/// keep their defaults.
+/// Converts these columns of one role's tables. If none is converted, keeps no lock. Errors are
+/// those of the shard's owner and of roles with the rights of the caller. If the tables of another
+/// role cannot be converted, for example because the server has no more locks for so many, all of
+/// them keep their defaults.
 fn convert_group(
-    group: Vec<Candidate>,
+    owner: Oid,
+    columns: &[Column],
     definition: &Definition,
     parts: &ShardParts,
 ) -> Result<Vec<Candidate>, Error> {
-    let is_of_other = group.iter().any(|candidate| candidate.is_of_other(definition.owner));
-    let columns: Vec<_> = group.into_iter().map(|candidate| candidate.column).collect();
+    let is_any_converted =
+        |result: &Result<Vec<_>, _>| result.as_ref().is_ok_and(|converted| !converted.is_empty());
     let convert = || {
-        let mut result = Ok(vec![]);
-        subtransaction::in_subtransaction(|| {
-            result = convert_columns(&columns, definition, parts);
-            matches!(&result, Ok(converted) if !converted.is_empty())
-        });
-        result
+        subtransaction::kept_if(is_any_converted, || convert_columns(columns, definition, parts))
     };
-    if !is_of_other {
+    if owner == definition.owner || catalog::has_rights_of(owner, catalog::current_role()) {
         return convert();
     }
     Ok(subtransaction::with_cause(convert).unwrap_or_else(|why| {
@@ -161,8 +158,7 @@ fn convert_columns(
 }
 
 /// A WARNING: the tables of these other roles are left for another call.
-fn warn_left(shard: Shard, groups: impl Iterator<Item = Vec<Candidate>>) {
-    let owners = groups.filter_map(|group| group[0].owner());
+fn warn_left(shard: Shard, owners: impl Iterator<Item = Oid>) {
     let roles: Vec<_> = owners.map(names::role).collect();
     if !roles.is_empty() {
         let left = Error::ConvertsTablesOfOneRole { shard: shard.number(), roles };
@@ -364,14 +360,6 @@ impl Candidate {
             end = format!("_{number}");
         }
         name
-    }
-
-    /// Whether the table belongs to a role that lacks the rights of the caller, and that is not the
-    /// shard's owner.
-    fn is_of_other(&self, owner: Oid) -> bool {
-        self.owner().is_some_and(|of_table| {
-            of_table != owner && !catalog::has_rights_of(of_table, catalog::current_role())
-        })
     }
 
     /// Replaces the default by the trigger.

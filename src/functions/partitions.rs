@@ -102,11 +102,13 @@ fn create_id_partitions(
             None => now,
         };
         let boundaries = boundaries(every, from, now, ahead);
+        if boundaries.windows(2).all(|it| bound(epoch, it[0]) == bound(epoch, it[1])) {
+            // No period has ids.
+            arguments::workable_epoch(names::timestamp(epoch.at()))?;
+        }
         let missing = parent.missing(&boundaries, epoch);
         parent.announce_unfinished();
         if missing.is_empty() {
-            // If the present has no ids, this is not because they all have partitions.
-            arguments::workable_epoch(names::timestamp(epoch.at()))?;
             return Ok(vec![]);
         }
         // First what waits for other roles: each with CREATE on the schema can keep a name busy.
@@ -551,12 +553,6 @@ impl Parent {
             attempts.wait(*partition, || locks::lock_schema_of(*partition));
             attempts.lock_rows(*partition, iter::empty());
             related::lock_and_check(self.oid, removal_of(*partition, detach), attempts)?;
-            if !detach {
-                for sequence in owned_sequences(*partition) {
-                    attempts.lock(sequence, pg_sys::AccessExclusiveLock);
-                    attempts.lock_rows(sequence, iter::empty());
-                }
-            }
         }
         check_dependents(partitions, detach)
     }
@@ -630,18 +626,6 @@ fn partition_label(range: Range, epoch: Epoch) -> String {
     let query = "SELECT to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '\"p\"YYYYMMDD' ELSE '\"p\"YYYYMMDD_HH24MISS' END)
          FROM (SELECT $1 AT TIME ZONE interval '0' AS utc) AS t";
     select(query, &[names::timestamp(begins).into()], |row| row.get(1)).pop().unwrap_or_default()
-}
-
-/// The sequences that are dropped with a table and its partitions. Roles with a privilege on one
-/// can hold a lock on it.
-fn owned_sequences(table: Oid) -> Vec<Oid> {
-    let query = format!(
-        "SELECT s.oid FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.objid AND s.relkind = 'S'
-         WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-         AND d.deptype IN ('a', 'i') AND d.refobjid IN ({}) ORDER BY s.oid",
-        catalog::tree_of("$1")
-    );
-    select(&query, &[table.into()], |row| row.get(1))
 }
 
 fn check_owner(table: Oid) -> Result<Relation, Error> {

@@ -4,6 +4,7 @@
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::guc;
+use crate::pg::lock_waits;
 use crate::pg::names;
 use crate::pg::raw::Raw;
 use crate::pg::spi::select_by_index;
@@ -242,9 +243,9 @@ fn is_timeout(state: PgSqlErrorCode) -> bool {
     state == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE
 }
 
-/// Runs `f`, which waits for a lock at most [`SHORT`].
+/// Runs `f`, which waits for locks for about [`SHORT`], twice as long at most.
 pub fn waiting_briefly<T>(f: impl FnOnce() -> T) -> T {
-    guc::with_lock_timeout(SHORT.min(guc::lock_limit()), f)
+    lock_waits::limit(SHORT.min(guc::lock_limit()), f)
 }
 
 /// Attempts to take several locks: all of them, or none.
@@ -291,7 +292,7 @@ impl Attempts {
     /// and counts its time. If it fails, [`Attempts::pause`] counts it.
     pub fn counting<T>(&mut self, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         self.started.set(Instant::now());
-        let result = guc::with_lock_timeout(self.left.min(self.longest), f);
+        let result = lock_waits::limit(self.left.min(self.longest), f);
         if result.is_ok() {
             self.left = self.left.saturating_sub(self.started.get().elapsed());
         }
@@ -310,12 +311,12 @@ impl Attempts {
         Ok(())
     }
 
-    /// Within an attempt: runs `f`, which waits for a lock on this relation, or one that goes with
-    /// it, or changes the relation. Each of its waits has the rest of the attempt's time.
+    /// Within an attempt: runs `f`, which waits for a lock on this relation, or for those that go
+    /// with it, or changes the relation. Its waits have the rest of the attempt's time.
     pub fn wait<T>(&self, relation: Oid, f: impl FnOnce() -> T) -> T {
         self.busy.set(relation);
         let left = self.longest.saturating_sub(self.started.get().elapsed());
-        guc::with_lock_timeout(guc::lock_limit().min(left), f)
+        lock_waits::limit(guc::lock_limit().min(left), f)
     }
 
     /// Within an attempt: locks a relation, or a dropped one without effect.

@@ -11,6 +11,7 @@ pub mod event_trigger;
 pub mod greatest;
 pub mod guc;
 pub mod invalidation;
+pub mod lock_waits;
 pub mod locks;
 pub mod names;
 pub mod parsed_body;

@@ -133,6 +133,7 @@ raw_functions! {
     fn XLogRegisterBuffer(block_id: u8, buffer: Buffer, flags: u8);
     fn XLogRegisterData(data: *const c_void, len: u32);
     fn disable_timeout(id: c_uint, keep_indicator: bool);
+    fn enable_timeout_after(id: c_uint, delay_ms: c_int);
     fn enable_timeout_every(id: c_uint, first: pg_sys::TimestampTz, delay_ms: c_int);
     fn get_timeout_active(id: c_uint) -> bool;
     fn get_timeout_indicator(id: c_uint, reset: bool) -> bool;

@@ -16,6 +16,12 @@ pub fn in_subtransaction(f: impl FnOnce() -> bool) -> bool {
     subtransaction(f, |keep| *keep, is_passing).unwrap_or(false)
 }
 
+/// Runs `f` in a subtransaction, and keeps it if `keeps` is true for the result. Errors are raised
+/// again after the rollback.
+pub fn kept_if<T>(keeps: impl FnOnce(&T) -> bool, f: impl FnOnce() -> T) -> T {
+    subtransaction(f, keeps, |_| false).unwrap_or_else(|_| unreachable!("no error is caught"))
+}
+
 /// Whether the statement has failed because of what another session is doing: with a lock timeout,
 /// a deadlock, or because that session has written the same row of a catalog, as a GRANT does.
 fn is_passing(error: &ErrorReportWithLevel) -> bool {

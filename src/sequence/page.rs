@@ -188,11 +188,12 @@ impl<'a> SequencePage<'a> {
         if data.is_closed(self.info.placement.is_copy()) {
             return Err(Refusal::Closed);
         }
-        if data.last_value > hlc::VALUE_MAX {
-            return Err(self.refusal(Next::Exhausted, data.last_value, CopyPolicy::OwnerWithFloor));
-        }
         if data.is_called && data.last_value >= value {
-            return Ok(data.last_value);
+            let (last_value, min_value) = (data.last_value, self.info.min_value);
+            return match last_value > hlc::VALUE_MAX {
+                true => Err(Refusal::Exhausted { last_value, min_value }),
+                false => Ok(last_value),
+            };
         }
         self.step_at_once(epoch, data.last_value, value, cached);
         Ok(value)

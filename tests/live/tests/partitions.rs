@@ -1,9 +1,11 @@
 //! Creates and drops partitions under load, and day by day as a scheduler does.
 
+use crate::adopt::with_longest;
 use instagram_id_live::*;
 use postgres::Client;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -226,4 +228,55 @@ fn daily_maintenance_keeps_partitions_current() {
     journal.add(sessions);
     journal.faults = days;
     journal.check();
+}
+
+/// Other sessions hold the locks on the indexes of a partition, and each gives its lock up shortly
+/// after the removal waits for it. All these waits together are short for a reader of the table.
+#[test]
+fn locks_held_one_after_the_other_do_not_add_up() {
+    let server = Server::start(&[("fsync", "off")]);
+    let (mut owner, mut watcher) = (server.connect(), server.connect());
+    run(
+        &mut owner,
+        "CREATE EXTENSION instagram_id; CREATE TABLE days (id bigint, n int) PARTITION BY RANGE (id);
+         CREATE TABLE old PARTITION OF days FOR VALUES FROM (id_floor('2024-01-01+00')) TO (id_floor('2024-02-01+00'));
+         CREATE TABLE new PARTITION OF days FOR VALUES FROM (id_floor('2024-02-01+00')) TO (MAXVALUE);
+         DO $$ BEGIN FOR i IN 1..10 LOOP EXECUTE format('CREATE INDEX i%s ON old (n)', i); END LOOP; END $$;
+         CREATE ROLE nobody",
+    );
+    // Without any privilege: the error comes after the lock.
+    let hold = |index: i64| {
+        let mut client = server.connect();
+        run(&mut client, "SET ROLE nobody; BEGIN; SAVEPOINT s");
+        assert!(client.batch_execute(&format!("SELECT nextval({index})")).is_err());
+        run(&mut client, "ROLLBACK TO s");
+        (index, client)
+    };
+    let indexes = column(
+        &mut owner,
+        "SELECT indexrelid::int8 FROM pg_index WHERE indrelid = 'old'::regclass",
+    );
+    let mut holders: HashMap<i64, Client> = indexes.into_iter().map(hold).collect();
+    let stop = AtomicBool::new(false);
+    let drop_old = "SELECT drop_old_id_partitions('days', '2024-02-01+00')";
+    let (_, longest) = thread::scope(|scope| {
+        let stop_at_end = StopAtEnd(&stop);
+        scope.spawn(|| {
+            let waits = "SELECT relation::int8 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND locktype = 'relation'";
+            while !stop.load(Ordering::Relaxed) {
+                for index in column(&mut watcher, waits) {
+                    if let Some(mut holder) = holders.remove(&index) {
+                        thread::sleep(Duration::from_millis(400));
+                        run(&mut holder, "ROLLBACK");
+                    }
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let result =
+            with_longest(&server, "SELECT count(*) FROM days", || run(&mut owner, drop_old));
+        drop(stop_at_end);
+        result
+    });
+    assert!(longest < Duration::from_secs(2), "{longest:?}");
 }

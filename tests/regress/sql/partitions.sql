@@ -158,7 +158,9 @@ SELECT count(*) FROM create_id_partitions('ending', 'day', 5, epoch => date_trun
 SELECT count(*), bool_or(hi IS NULL) AS to_maxvalue FROM bounds WHERE parent = 'ending'::regclass;
 SELECT count(*) < 2 AS only_before FROM create_id_partitions('ending', 'month', 5, epoch => date_trunc('day', now(), 'UTC') + interval '2 days 5 hours' - 1099511627776 * interval '1 ms');
 INSERT INTO ending VALUES (9223372036854775807) RETURNING tableoid = (SELECT part FROM bounds WHERE parent = 'ending'::regclass AND hi IS NULL) AS in_the_last;
--- With an epoch so old that all ids are in the past, no partition is created.
+-- With an epoch so old that the present has no ids, only partitions of the past can be created, also again.
+SELECT count(*) FROM create_id_partitions('ending', 'month', 0, '2000-01-15+00', '1970-01-01+00');
+SELECT count(*) FROM create_id_partitions('ending', 'month', 0, '2000-01-15+00', '1970-01-01+00');
 SELECT state, message, detail FROM raises($$SELECT create_id_partitions('ending', 'day', 5, epoch => '1970-01-01+00')$$);
 
 -- Names.

@@ -53,7 +53,7 @@ SELECT advance_shard(402, make_id('2012-01-01 00:00+00', 402, 5)) > id AS not_ba
 -- A sequence without MAXVALUE can be beyond all ids.
 BEGIN;
 ALTER SEQUENCE insta402.table_id_seq NO MAXVALUE RESTART 1125899906842624;
-SELECT r.* FROM known, raises(format('SELECT advance_shard(402, %s)', id)) AS r;
+SELECT advance_shard(402, id) = id AS there FROM known;
 SELECT setval('insta402.table_id_seq', 9223372036854775807);
 SELECT r.* FROM known, raises(format('SELECT advance_shard(402, %s)', id)) AS r;
 ROLLBACK;
