@@ -624,6 +624,21 @@ CREATE TABLE insta73.by_setting (id bigint DEFAULT next_id()) PARTITION BY RANGE
 CREATE TABLE insta73.numbered (id bigserial) PARTITION BY RANGE (id);
 SELECT state FROM unnest('{plain,by_setting}'::text[]) AS name, raises(format('SELECT create_id_partitions(''insta73.%s'')', name));
 SELECT count(*) FROM create_id_partitions('insta73.numbered', 'month', 0);
+-- A default with an epoch of its own, or the original one: the new partition takes its ids.
+DO $$
+DECLARE call text;
+BEGIN
+    CREATE SEQUENCE insta73.clock;
+    FOREACH call IN ARRAY '{"next_id(73, ''insta73.clock'')", "next_id(73, ''insta73.clock'', ''2020-01-01+00'')",
+        "shard_next_id(73, ''insta73.clock'', ''2020-01-01+00'')", "node_next_id(''insta73.clock'')",
+        "node_next_id(''insta73.clock'', ''2020-01-01+00'')"}'::text[] LOOP
+        EXECUTE format('CREATE TABLE insta73.called (id bigint DEFAULT %s) PARTITION BY RANGE (id)', call);
+        PERFORM create_id_partitions('insta73.called', 'month', 0);
+        INSERT INTO insta73.called DEFAULT VALUES;
+        DROP TABLE insta73.called;
+        ALTER SEQUENCE insta73.clock RESTART;
+    END LOOP;
+END $$;
 DROP SCHEMA insta73 CASCADE;
 -- A shard that does not exist gives no epoch.
 ALTER TABLE moved ALTER id SET DEFAULT next_id(71);
