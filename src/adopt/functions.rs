@@ -13,8 +13,8 @@ use crate::adopt::check::announce_ignored_defaults;
 use crate::adopt::original::{AdoptionRequest, check_owner};
 use crate::adopt::other_user;
 use crate::adopt::writers::{
-    TableLock, change_functions, check_tables_of_others, lock_out_writers, wait_for_newest_id,
-    wait_for_the_clock,
+    CATCH_UP, TableLock, change_functions, check_tables_of_others, lock_out_writers,
+    wait_for_newest_id, wait_for_the_clock,
 };
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
@@ -150,10 +150,11 @@ fn unadopt_shard(
         // A migration that has restored an original may have reset its sequence. The ids are still
         // in the tables.
         let is_replaced = adopted.iter().any(|one| one.sequence.is_none());
-        let wait = || {
-            sequences.iter().try_for_each(|sequence| wait_for_the_clock(shard, *sequence))?;
+        let wait = |longest| {
+            let wait_for = |it: &IdSequence| wait_for_the_clock(shard, *it, longest);
+            sequences.iter().try_for_each(wait_for)?;
             if is_replaced {
-                wait_for_newest_id(&columns, definition.sequence.epoch)
+                wait_for_newest_id(&columns, definition.sequence.epoch, longest)
             } else {
                 Ok(())
             }
@@ -161,7 +162,7 @@ fn unadopt_shard(
         let check = || check_tables_of_others(&adopted[0].function, &columns);
         check()?;
         // First without the locks, so that no writer waits with us.
-        wait()?;
+        wait(CATCH_UP)?;
         // Other roles decide how much there is to look at, so not under the locks either.
         check_not_used_by_number(&definition, &adopted, own_schema)?;
         check_no_other_user(&definition, &adopted, own_schema)?;
@@ -177,7 +178,7 @@ fn unadopt_shard(
         if !is_same {
             return Err(Error::OriginalChanged(names::function(function)).into());
         }
-        wait()?;
+        wait(locks::SHORT)?;
         let parts = parts_beside(&definition, &adopted);
         let of_adopted =
             |one: &Adopted| [Some(one.function.oid), one.kept.as_ref().map(|kept| kept.oid)];

@@ -23,17 +23,21 @@ use std::cell::Cell;
 use std::iter;
 use std::time::{Duration, Instant};
 
-/// How long `unadopt_shard` waits for the clock to catch up.
-const CATCH_UP_MS: i64 = 2000;
+/// How long `unadopt_shard` waits for the clock to catch up, as long as nobody waits for it.
+pub const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// Waits until the clock has passed the last value of a sequence. The original takes its time from
 /// the clock, and would repeat ids ahead of it.
-pub fn wait_for_the_clock(shard: Shard, sequence: IdSequence) -> Result<(), Error> {
+pub fn wait_for_the_clock(
+    shard: Shard,
+    sequence: IdSequence,
+    longest: Duration,
+) -> Result<(), Error> {
     let Some(last_value) = read::last_value(sequence.oid) else { return Ok(()) };
-    let shard = shard.number();
-    wait_until_past(hlc::ms_of(last_value), sequence.epoch, |ahead_ms| Error::ShardAhead {
-        shard,
-        ahead: names::duration(ahead_ms / 1000),
+    let ahead = |ms: i64| names::duration((ms + 999) / 1000);
+    wait_until_past(hlc::ms_of(last_value), sequence.epoch, longest, |ahead_ms| Error::ShardAhead {
+        shard: shard.number(),
+        ahead: ahead(ahead_ms),
     })
 }
 
@@ -55,21 +59,30 @@ pub fn newest_key(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
 }
 
 /// Waits until the clock has passed the newest id of these columns.
-pub fn wait_for_newest_id(columns: &[Column], epoch: Epoch) -> Result<(), Error> {
+pub fn wait_for_newest_id(
+    columns: &[Column],
+    epoch: Epoch,
+    longest: Duration,
+) -> Result<(), Error> {
     match newest_key(columns)? {
         Some((id, column)) if id >= 0 => {
             let ms = layout::ms_of(id) as i64;
-            wait_until_past(ms, epoch, |_| key_ahead(id, column, epoch, None))
+            wait_until_past(ms, epoch, longest, |_| key_ahead(id, column, epoch, None))
         }
         _ => Ok(()),
     }
 }
 
 /// Waits until the clock has passed this millisecond. `too_far` returns the error for one that is
-/// too far ahead.
-fn wait_until_past(ms: i64, epoch: Epoch, too_far: impl FnOnce(i64) -> Error) -> Result<(), Error> {
+/// further ahead than the longest wait.
+fn wait_until_past(
+    ms: i64,
+    epoch: Epoch,
+    longest: Duration,
+    too_far: impl FnOnce(i64) -> Error,
+) -> Result<(), Error> {
     let ahead_ms = || ms - now_ms(epoch);
-    if ahead_ms() > CATCH_UP_MS {
+    if ahead_ms() > longest.as_millis() as i64 {
         return Err(too_far(ahead_ms()));
     }
     while ahead_ms() >= 0 {

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::pg::catalog::{self, BaseTypes};
 use crate::pg::greatest;
 use crate::pg::guc;
+use crate::pg::lock_waits;
 use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::spi::{Row, select, select_latest};
@@ -319,9 +320,9 @@ fn columns_filled_by(
 }
 
 /// The largest key in these columns, and its column. The caller must have the rights of the tables'
-/// owners.
+/// owners. It waits for all locks on tables and indexes together as long as otherwise for one.
 pub fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
-    newest_id_if(columns, has_rights_of_caller)
+    lock_waits::limit(guc::lock_limit(), || newest_id_if(columns, has_rights_of_caller))
 }
 
 fn newest_id_if(

@@ -5,6 +5,7 @@ use crate::sessions::name_in_defaults;
 use instagram_id_live::*;
 use postgres::error::SqlState;
 use postgres::{Client, NoTls};
+use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -1047,6 +1048,78 @@ pub fn with_longest<T>(server: &Server, statement: &str, f: impl FnOnce() -> T) 
         drop(stop_at_end);
         (result, longest.join().unwrap())
     })
+}
+
+/// Runs `f`. Meanwhile it rolls back each of these transactions 0.4 s after another session waits
+/// for the lock on the relation that the transaction holds.
+pub fn releasing<T>(
+    server: &Server,
+    mut holders: HashMap<i64, Client>,
+    f: impl FnOnce() -> T,
+) -> T {
+    let stop = AtomicBool::new(false);
+    let mut watcher = server.connect();
+    thread::scope(|scope| {
+        let stop_at_end = StopAtEnd(&stop);
+        scope.spawn(|| {
+            let waits =
+                "SELECT relation::int8 FROM pg_locks WHERE NOT granted AND locktype = 'relation'";
+            while !stop.load(Ordering::Relaxed) {
+                for relation in column(&mut watcher, waits) {
+                    if let Some(mut holder) = holders.remove(&relation) {
+                        thread::sleep(Duration::from_millis(400));
+                        run(&mut holder, "ROLLBACK");
+                    }
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let result = f();
+        drop(stop_at_end);
+        result
+    })
+}
+
+/// While writers are kept out, the owner of one of the tables that are read holds locks on its
+/// indexes, and gives them up one after the other. The writers of the other tables wait briefly.
+#[test]
+fn locks_on_indexes_do_not_add_up_while_keys_are_read() {
+    let (server, mut owner) = with_shard();
+    run(
+        &mut owner,
+        &format!(
+            "{}; CREATE TABLE insta7.photos (id bigint PRIMARY KEY DEFAULT insta7.next_id());
+             CREATE ROLE mal LOGIN; GRANT ALL ON SCHEMA public TO mal; GRANT USAGE ON SCHEMA insta7 TO mal; SET ROLE mal;
+             CREATE TABLE theirs (id bigint DEFAULT insta7.next_id(), n int);
+             DO $$ BEGIN FOR i IN 1..12 LOOP EXECUTE format('CREATE INDEX i%s ON theirs (n)', i); END LOOP; END $$; RESET ROLE",
+            original_of_shard(7)
+        ),
+    );
+    let (mut mal, mut watch) = (connect_as(&server, "mal"), server.connect());
+    run(&mut mal, "BEGIN; LOCK TABLE theirs IN ROW EXCLUSIVE MODE");
+    let insert = "INSERT INTO insta7.photos DEFAULT VALUES";
+    let (result, longest) = with_longest(&server, insert, || {
+        thread::scope(|scope| {
+            let adopting = scope.spawn(|| owner.batch_execute("SELECT adopt_shard(7)"));
+            server.wait_for("the call waits", || {
+                one::<bool>(&mut watch, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'theirs'::regclass)")
+            });
+            let indexes = column(
+                &mut watch,
+                "SELECT indexrelid::int8 FROM pg_index WHERE indrelid = 'theirs'::regclass",
+            );
+            let hold = |index: i64| {
+                let mut holder = connect_as(&server, "mal");
+                let name: String = one(&mut watch, &format!("SELECT {index}::regclass::text"));
+                run(&mut holder, &format!("BEGIN; ALTER INDEX {name} SET TABLESPACE pg_default"));
+                (index, holder)
+            };
+            let holders = indexes.into_iter().map(hold).collect();
+            run(&mut mal, "ROLLBACK");
+            releasing(&server, holders, || adopting.join().unwrap())
+        })
+    });
+    assert!(longest < Duration::from_secs(2), "{longest:?}: {result:?}");
 }
 
 /// A session holds a lock that a call needs beside those that it has: on an index, on the sequence

@@ -1,11 +1,10 @@
 //! Creates and drops partitions under load, and day by day as a scheduler does.
 
-use crate::adopt::with_longest;
+use crate::adopt::{releasing, with_longest};
 use instagram_id_live::*;
 use postgres::Client;
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -235,7 +234,7 @@ fn daily_maintenance_keeps_partitions_current() {
 #[test]
 fn locks_held_one_after_the_other_do_not_add_up() {
     let server = Server::start(&[("fsync", "off")]);
-    let (mut owner, mut watcher) = (server.connect(), server.connect());
+    let mut owner = server.connect();
     run(
         &mut owner,
         "CREATE EXTENSION instagram_id; CREATE TABLE days (id bigint, n int) PARTITION BY RANGE (id);
@@ -256,27 +255,10 @@ fn locks_held_one_after_the_other_do_not_add_up() {
         &mut owner,
         "SELECT indexrelid::int8 FROM pg_index WHERE indrelid = 'old'::regclass",
     );
-    let mut holders: HashMap<i64, Client> = indexes.into_iter().map(hold).collect();
-    let stop = AtomicBool::new(false);
+    let holders: HashMap<i64, Client> = indexes.into_iter().map(hold).collect();
     let drop_old = "SELECT drop_old_id_partitions('days', '2024-02-01+00')";
-    let (_, longest) = thread::scope(|scope| {
-        let stop_at_end = StopAtEnd(&stop);
-        scope.spawn(|| {
-            let waits = "SELECT relation::int8 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock' AND locktype = 'relation'";
-            while !stop.load(Ordering::Relaxed) {
-                for index in column(&mut watcher, waits) {
-                    if let Some(mut holder) = holders.remove(&index) {
-                        thread::sleep(Duration::from_millis(400));
-                        run(&mut holder, "ROLLBACK");
-                    }
-                }
-                thread::sleep(Duration::from_millis(5));
-            }
-        });
-        let result =
-            with_longest(&server, "SELECT count(*) FROM days", || run(&mut owner, drop_old));
-        drop(stop_at_end);
-        result
+    let (_, longest) = with_longest(&server, "SELECT count(*) FROM days", || {
+        releasing(&server, holders, || run(&mut owner, drop_old))
     });
     assert!(longest < Duration::from_secs(2), "{longest:?}");
 }
