@@ -1107,6 +1107,8 @@ BEGIN
         PERFORM ids._refuse_caller();
     ELSIF caught IS NOT NULL THEN
         PERFORM ids._explain_failure(found.sequence, caught, last, value);
+    ELSIF last > 1125899906842623 THEN
+        PERFORM ids._explain_end(found.sequence, found.epoch, '2200H', last);
     END IF;
     RETURN (last >> 10 << 23) | (shard << 10) | (last & 1023);
 END $$;

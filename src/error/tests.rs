@@ -79,6 +79,7 @@ impl Example for String {
                 "reasons" => "Function insta5.photo_id() takes arguments.",
                 "grants" => "GRANT USAGE ON SCHEMA insta5 TO app",
                 "way" => "SELECT advance_shard(5, 7)",
+                "by" => "view web.photos",
                 "statement" => "ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()",
                 other => other,
             },
