@@ -409,6 +409,25 @@ mod tests {
     }
 
     #[test]
+    fn attempts_keep_their_number() {
+        assert_eq!(Attempt::new(5).map(Attempt::number), Some(5));
+        assert_eq!(Attempt::of_random(-1).number(), Attempt::MAX);
+        assert_eq!(Attempt::of_random(i32::MIN).number(), 0);
+    }
+
+    #[test]
+    fn copies_are_closed_however_often_nextval_was_called() {
+        for calls in [0, 1, VALUE_MAX] {
+            let last_value = closed_last_value(VALUE_MAX - 1) + calls;
+            assert_eq!(closed_next_value(last_value), Some(VALUE_MAX - 1 + calls));
+            assert!(is_closed(last_value));
+        }
+        for last_value in [0, 1, VALUE_MAX, CLOSED - 1] {
+            assert!(!is_closed(last_value));
+        }
+    }
+
+    #[test]
     fn marks_are_read_as_they_were_written() {
         let attempts = [Attempt(0), Attempt(1), Attempt(Attempt::MAX)];
         let failed = [0, 1, LastOwner::GROUP_MAX].map(Stage::Failed);
