@@ -34,10 +34,9 @@ pub fn wait_for_the_clock(
     longest: Duration,
 ) -> Result<(), Error> {
     let Some(last_value) = read::last_value(sequence.oid) else { return Ok(()) };
-    let ahead = |ms: i64| names::duration((ms + 999) / 1000);
     wait_until_past(hlc::ms_of(last_value), sequence.epoch, longest, |ahead_ms| Error::ShardAhead {
         shard: shard.number(),
-        ahead: ahead(ahead_ms),
+        ahead: names::duration((ahead_ms + 999) / 1000),
     })
 }
 

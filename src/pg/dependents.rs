@@ -1,4 +1,4 @@
-//! What keeps an object from being dropped.
+//! Objects that prevent others from being dropped.
 //!
 //! Any role with USAGE on a schema can create views that depend on its tables, sequences and
 //! functions. `DROP` locks each of them before it fails, and each of their owners can hold a lock.
@@ -29,6 +29,9 @@ pub fn check(class: Oid, objects: &[Oid], can_detach: bool) -> Result<(), Error>
                  AND EXISTS (SELECT FROM pg_constraint WHERE oid = d.objid AND conparentid <> 0))
          )
          SELECT dependent, pg_describe_object(class, object, 0) FROM needed WHERE dependent IS NOT NULL LIMIT 1";
+    if objects.is_empty() {
+        return Ok(());
+    }
     let found = select_by_index(QUERY, &[class.into(), objects.to_vec().into()], |row| {
         Some(Error::DependsOnDropped { by: row.get(1)?, on: row.get(2)?, can_detach })
     });

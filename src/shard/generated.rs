@@ -8,7 +8,7 @@ use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
 
-/// What the function and the constants among the arguments say about the ids.
+/// The ids, as the function and the constants among the arguments show them.
 pub enum Generated {
     /// Those of a shard, by its own `next_id()`.
     Function(Shard, IdSequence),
