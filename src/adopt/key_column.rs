@@ -237,8 +237,9 @@ struct Found {
 
 impl Found {
     fn read(table: Oid, name: Option<String>) -> Result<Found, Error> {
+        // With a table, pg_get_expr() locks it. Only an expression with columns needs one.
         let query = "SELECT a.attname::text, a.atttypid, format_type(a.atttypid, a.atttypmod),
-                 pg_get_expr(f.adbin, f.adrelid), a.attidentity::text,
+                 pg_get_expr(f.adbin, CASE a.attgenerated WHEN '' THEN 0::oid ELSE f.adrelid END), a.attidentity::text,
                  (SELECT d.objid FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.objid
                   WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum
                   AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i') AND s.relkind = 'S'

@@ -95,25 +95,14 @@ impl Emulated {
     }
 
     fn start_of(workers: usize, start: impl Fn() -> Server + Sync) -> Emulated {
-        let mut cluster = Emulated { nodes: vec![], commands: vec![], state: Mutex::default() };
-        for node in crate::in_parallel(workers + 1, |_| start()) {
-            cluster.join(node);
-        }
+        let nodes = crate::in_parallel(workers + 1, |_| emulate(start()));
+        let (nodes, commands): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
+        let groups = i32::try_from(nodes.len()).unwrap();
+        let members = (0..groups).map(|group| Some((group, true))).collect();
+        let state = State { members, groups, ran: vec![0; nodes.len()], ..State::default() };
+        let cluster = Emulated { nodes, commands, state: state.into() };
+        cluster.announce_everywhere();
         cluster
-    }
-
-    fn join(&mut self, node: Server) {
-        let commands = Commands::new(node.path());
-        let pipe = commands.pipe().display().to_string();
-        let sql = include_str!("emulated.sql").replace("PIPE", &pipe);
-        run(&mut node.connect(), &format!("{sql} CREATE EXTENSION instagram_id"));
-        self.nodes.push(node);
-        self.commands.push(commands);
-        let mut state = self.state();
-        state.members.push(None);
-        state.ran.push(0);
-        drop(state);
-        self.add(self.nodes.len() - 1);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -122,7 +111,14 @@ impl Emulated {
 
     /// Starts one more worker.
     pub fn grow(&mut self) {
-        self.join(Server::start_with_one_database(SETTINGS));
+        let (node, commands) = emulate(Server::start_with_one_database(SETTINGS));
+        self.nodes.push(node);
+        self.commands.push(commands);
+        let mut state = self.state();
+        state.members.push(None);
+        state.ran.push(0);
+        drop(state);
+        self.add(self.nodes.len() - 1);
     }
 
     /// Adds a server to the cluster, in a group that no other one has had.
@@ -181,9 +177,8 @@ impl Emulated {
 
     /// Distributes a schema, with its tables on this node.
     pub fn distribute(&self, schema: &str, home: usize) {
-        self.members().for_each(|node| self.catch_up(node));
         self.decide_move(schema, Some(home));
-        self.members().for_each(|node| self.give_ranges(node));
+        self.members().for_each(|node| self.catch_up(node));
         self.announce_everywhere();
     }
 
@@ -287,8 +282,8 @@ impl Emulated {
         sql + "COMMIT"
     }
 
-    /// Runs the statements that a node has not run yet.
-    fn catch_up(&self, node: usize) {
+    /// Runs the statements that a node has not run yet, and sets the ranges of its copies.
+    pub fn catch_up(&self, node: usize) {
         let mut state = self.state();
         let State { statements, ran, .. } = &mut *state;
         let mut client = self.nodes[node].connect();
@@ -297,31 +292,30 @@ impl Emulated {
         }
         ran[node] = statements.len();
         drop(state);
-        self.give_ranges(node);
+        self.give_ranges(node, &mut client);
     }
 
     /// Sets the range of a worker's copies, if it differs, to the one that Citus sets whenever it
     /// sends its metadata to the node; see `AlterSequenceMinMax` in its
     /// `worker_data_fetch_protocol.c`.
-    pub fn give_ranges(&self, node: usize) {
+    fn give_ranges(&self, node: usize, client: &mut Client) {
         let state = self.state();
         let group = i64::from(state.members[node].map_or(0, |(group, _)| group));
         if group == 0 {
             return;
         }
         let (first, last) = ((group << 48) + 1, (group << 48) + 1 + (1 << 48));
-        let mut client = self.nodes[node].connect();
         for Schema { name, .. } in &state.schemas {
             let query = format!(
                 "SELECT format('%I.%I', schemaname, sequencename) FROM pg_sequences
                  WHERE schemaname = {} AND (min_value, max_value) <> ({first}, {last})",
                 literal(name)
             );
-            for sequence in crate::texts(&mut client, &query) {
+            for sequence in crate::texts(client, &query) {
                 let alter = format!(
                     "ALTER SEQUENCE {sequence} MINVALUE {first} MAXVALUE {last} START {first} RESTART {first}"
                 );
-                run(&mut client, &alter);
+                run(client, &alter);
             }
         }
     }
@@ -375,6 +369,15 @@ impl Emulated {
         let query = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4815 AND NOT granted)";
         self.nodes[asker].wait_until(query);
     }
+}
+
+/// Makes a server a node, with the extension.
+fn emulate(node: Server) -> (Server, Commands) {
+    let commands = Commands::new(node.path());
+    let pipe = commands.pipe().display().to_string();
+    let sql = include_str!("emulated.sql").replace("PIPE", &pipe);
+    run(&mut node.connect(), &format!("{sql} CREATE EXTENSION instagram_id"));
+    (node, commands)
 }
 
 fn literal(text: &str) -> String {

@@ -1970,7 +1970,7 @@ fn make_clone(cluster: &Emulated) {
 /// A promoted clone has an open copy, with which it would repeat ids of the other node. After Citus
 /// has sent its metadata to the clone, as the HINT says, the copy is that of a new node, and takes
 /// the sequence over as any other. Once more this changes nothing: see
-/// [`Emulated::give_ranges`].
+/// [`Emulated::catch_up`].
 #[test]
 fn promoted_clone_takes_sequences_over() {
     let cluster = Emulated::start_with_shard(3);
@@ -1995,12 +1995,12 @@ fn promoted_clone_takes_sequences_over() {
     assert!(reason.contains("group 7"), "{reason}");
     assert_eq!(reason_on(&cluster, 2), "copy made for group 7");
     assert!(is_open(&cluster, 1), "closed for nothing");
-    cluster.give_ranges(2);
+    cluster.catch_up(2);
     ids.push(next_id(&mut clone));
     assert!(!is_open(&cluster, 1));
     // Shard 6 has no ids yet.
     assert_eq!(taken_over(&mut clone), [(6, None)]);
-    cluster.give_ranges(2);
+    cluster.catch_up(2);
     ids.extend(column(&mut clone, INSERT));
     ids.extend([3, 2, 0, 2].map(|node| next_after_move(&cluster, node)));
     check_unique_and_increasing(&[ids]);
