@@ -879,15 +879,29 @@ errors! {
         detail("After the adoption, that would not return the last key."),
         hint("Let the owner of the table change it.");
 
-    /// The column passed to `adopt_table()` has another default, or none. Ids of another shard
-    /// count only if the default is a plain call of its `next_id()`.
-    NotSerial { column: String, default: Option<String>, statement: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    /// The column passed to `adopt_table()` has another default. Ids of another shard count only if
+    /// the default is a plain call of its `next_id()`.
+    NotSerial { column: String, default: String, statement: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "column {column} is neither serial nor identity",
-        detail("{}", match default {
+        detail("Its default is {}.", shown(default, 300)),
+        hint("Use {statement} and adopt_table() again, in one transaction.");
+
+    /// A table below the one passed to `adopt_table()` belongs to another role. The owner of the
+    /// adopted one could not change its default.
+    BelowOfAnother { table: String, owner: String, above: String, role: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "table {table} belongs to role {owner}",
+        detail("It gets each default of table {above}, and role {role}, the owner of that table, may not change it."),
+        hint("Change its owner to role {role}.");
+
+    /// A table below the one passed to `adopt_table()` has other keys, which the adoption would
+    /// replace, and the way back could not restore.
+    BelowHasOtherKeys { column: String, default: Option<String>, above: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "column {column} has other keys than column {above}",
+        detail("{} It gets each default of column {above}.", match default {
             Some(default) => format!("Its default is {}.", shown(default, 300)),
-            None => "It has no default.".to_owned(),
+            None => "It is an identity.".to_owned(),
         }),
-        hint("Use {statement} to give it ids of the shard.");
+        hint("If it may have keys of the same shard, drop its default or identity.");
 
     // Partitions.
 

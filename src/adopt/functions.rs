@@ -268,8 +268,9 @@ fn check_not_used_by_number(
     let (counting, others): (Vec<_>, Vec<_>) = columns.iter().partition(counts);
     let Some(column) = counting.first().or(others.first()) else { return Ok(()) };
     let function = adopted.iter().find(|one| one.is_on_own_sequence(definition));
+    // ONLY, because tables below it can belong to other roles.
     let statement = format!(
-        "ALTER TABLE {} ALTER {} SET DEFAULT {}",
+        "ALTER TABLE ONLY {} ALTER {} SET DEFAULT {}",
         names::relation(column.table),
         quote_identifier(&column.name),
         names::function(function.unwrap_or(&adopted[0]).function.oid)

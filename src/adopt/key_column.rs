@@ -1,6 +1,7 @@
 //! The column whose default `adopt_table` replaces: what generates its keys, and the statements
 //! there and back.
 
+use crate::adopt::below;
 use crate::adopt::references;
 use crate::citus::placement;
 use crate::error::Error;
@@ -42,6 +43,8 @@ pub enum Keys {
     Default(Option<String>),
     /// An identity, with the clause that creates it again.
     Identity(String),
+    /// Nothing: the column has no default.
+    None,
     /// The shard already.
     Shard,
 }
@@ -71,6 +74,11 @@ impl KeyColumn {
         let Found {
             column, default, identity, owned, sources, is_generated, fits_identity, ..
         } = found;
+        let is_of_shard = |default| defaults_of(definition, own_schema).contains(default);
+        let has_ids = default.as_ref().is_some_and(is_of_shard);
+        if !has_ids {
+            below::check(&column, default.as_deref(), &identity)?;
+        }
         let keys = match (default, identity.as_str(), owned) {
             (None, "a", Some(owned)) => {
                 Keys::Identity(identity_clause("ALWAYS", &options_of(owned)?))
@@ -78,22 +86,22 @@ impl KeyColumn {
             (None, "d", Some(owned)) => {
                 Keys::Identity(identity_clause("BY DEFAULT", &options_of(owned)?))
             }
-            (Some(default), ..) if defaults_of(definition, own_schema).contains(&default) => {
-                Keys::Shard
-            }
+            (None, ..) => Keys::None,
+            (Some(_), ..) if has_ids => Keys::Shard,
             (Some(_), ..) if let Some(generator) = generator => {
                 check_epoch(&column, &generator, definition)?;
                 let is_of_shard = generator.shard == Some(definition.shard);
                 Keys::Default((!is_of_shard).then_some(generator.call))
             }
-            (default, ..) => {
+            (Some(default), ..) => {
                 let unfit = KeyColumn { column, keys: Keys::Shard, owned, sources, fits_identity };
-                let mut statement = unfit.change(&names::schema(definition.schema));
-                if is_generated {
-                    statement = format!("{} DROP EXPRESSION; {statement}", unfit.alter().0);
-                }
-                let column = unfit.column.qualified();
-                return Err(Error::NotSerial { column, default, statement });
+                let part = if is_generated { "EXPRESSION" } else { "DEFAULT" };
+                let statement = format!("{} DROP {part}", unfit.alter().0);
+                return Err(Error::NotSerial {
+                    column: unfit.column.qualified(),
+                    default,
+                    statement,
+                });
             }
         };
         let sources = match keys {
@@ -129,6 +137,7 @@ impl KeyColumn {
         let set_default = |default: &str| format!("{alter} SET DEFAULT {default}");
         Ok(match &self.keys {
             Keys::Default(default) => default.as_deref().map(set_default),
+            Keys::None => Some(format!("{alter} DROP DEFAULT")),
             Keys::Identity(clause) => Some(identity(clause)),
             Keys::Shard => {
                 let newest = newest_serial_key(&self.column)?;

@@ -1,5 +1,6 @@
 //! `adopt_table`: a table with a serial key continues with ids of a shard.
 
+use crate::adopt::below;
 use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
 use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables, newest_key};
@@ -78,7 +79,7 @@ pub fn adopt_table(
         let trust = Trust::of_table(&relation, definition.schema, schema.is_some());
         // The table's default will call the shard's next_id().
         let next_id = next_id_of(&definition, own_schema, trust)?;
-        check_is_table(table, &definition)?;
+        check_table(table, &definition, schema.is_some())?;
         let find = |name| find_column(table, name, &definition, own_schema, dry_run);
         let mut key = find(column)?;
         let has_ids = matches!(key.keys, Keys::Shard);
@@ -90,7 +91,7 @@ pub fn adopt_table(
         if !dry_run {
             lock(&key, &definition, next_id)?;
             check_unchanged(&definition, own_schema, trust, next_id)?;
-            check_is_table(table, &definition)?;
+            check_table(table, &definition, schema.is_some())?;
             let before = key;
             key = find(Some(before.column.name))?; // it may have changed before we got the lock
             if key.sources != before.sources {
@@ -254,8 +255,8 @@ pub fn next_id_of(definition: &Definition, own_schema: Oid, trust: Trust) -> Res
 }
 
 /// Checks that the relation is a table, and not a partition, whose rows mostly come through the
-/// table above it.
-fn check_is_table(table: Oid, definition: &Definition) -> Result<(), Error> {
+/// table above it, and that the users of the tables below it trust the shard.
+fn check_table(table: Oid, definition: &Definition, names_schema: bool) -> Result<(), Error> {
     let query = "SELECT relkind::text, pg_partition_root(oid)::oid FROM pg_class WHERE oid = $1";
     let found =
         select(query, &[table.into()], |row| Some((row.get::<String>(1)?, row.get::<Oid>(2))));
@@ -269,7 +270,7 @@ fn check_is_table(table: Oid, definition: &Definition) -> Result<(), Error> {
                 let (root, shard) = (names::relation(root), definition.shard.number());
                 return Err(Error::TableIsPartition { table: name, root, shard });
             }
-            None => return Ok(()),
+            None => return below::check_trust(table, definition, names_schema),
         },
         "v" => "a view",
         "m" => "a materialized view",

@@ -39,6 +39,7 @@ impl Example for String {
                 "id"
             }
             "ShardAmbiguous.definitions" => "insta5.shard_5() of role app",
+            "NotSerial.statement" => "ALTER TABLE insta5.photos ALTER id DROP DEFAULT",
             "TableNotTrusted.table" => "insta5.comments",
             "TableNotTrusted.tie" => "A foreign key of it references table insta5.photos.",
             "TableNotTrusted.own" => "insta5.photos",
@@ -58,7 +59,7 @@ impl Example for String {
             _ => match field.split_once('.').expect("an entry and a field").1 {
                 "name" | "sequence" => "insta5.table_id_seq",
                 "schema" => "insta5",
-                "table" | "root" => "insta5.photos",
+                "table" | "root" | "above" => "insta5.photos",
                 "column" => "insta5.photos.id",
                 "function" | "functions" => "insta5.next_id()",
                 "other" => "insta5.photo_id()",
@@ -80,7 +81,9 @@ impl Example for String {
                 "grants" => "GRANT USAGE ON SCHEMA insta5 TO app",
                 "way" => "SELECT advance_shard(5, 7)",
                 "by" => "view web.photos",
-                "statement" => "ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()",
+                "statement" => {
+                    "ALTER TABLE ONLY insta5.photos ALTER id SET DEFAULT insta5.next_id()"
+                }
                 other => other,
             },
         };

@@ -311,8 +311,9 @@ SELECT substring(way_back FROM 'START WITH \d+') FROM adopt_table(530, 'was_both
 DROP TABLE was_both;
 -- The statements of the hint for a generated column.
 CREATE TABLE computed (x int, id bigint GENERATED ALWAYS AS (x * 2) STORED PRIMARY KEY);
-SELECT substring(hint FROM 'Use (.*) to give') AS way FROM raises('SELECT adopt_table(530, ''computed'')') \gset
+SELECT substring(hint FROM 'Use (.*) and') AS way FROM raises('SELECT adopt_table(530, ''computed'')') \gset
 :way;
+SELECT adopted FROM adopt_table(530, 'computed');
 INSERT INTO computed (x) VALUES (1) RETURNING id_shard(id);
 DROP TABLE computed;
 
@@ -371,6 +372,55 @@ COMMIT;
 SELECT adopted, way_back FROM adopt_table(530, 'child', 'id', dry_run => true);
 DROP TABLE parted, parent, child;
 DROP FUNCTION newest;
+
+-- ALTER TABLE gives tables below the same default, whoever owns them. So the owner of the table could have given it to them, those
+-- who use them trust the shard, and they have no other keys.
+CREATE SCHEMA beside AUTHORIZATION regress_id_other;
+GRANT CREATE ON DATABASE :"DBNAME" TO regress_id_other;
+SET ROLE regress_id_other;
+SELECT create_shard(538, 'beside', if_not_exists => true);
+CREATE TABLE beside.parent (id bigserial PRIMARY KEY);
+CREATE TABLE beside.parted (id bigserial, n int) PARTITION BY HASH (n);
+RESET ROLE;
+REVOKE CREATE ON DATABASE :"DBNAME" FROM regress_id_other;
+CREATE TABLE child (PRIMARY KEY (id)) INHERITS (beside.parent);
+CREATE TABLE part PARTITION OF beside.parted FOR VALUES WITH (MODULUS 1, REMAINDER 0);
+SELECT * FROM unnest('{beside.parent, beside.parted}'::text[]) AS name, raises(format('SELECT adopt_table(538, %L, ''id'', dry_run => true)', name));
+SELECT * FROM raises('SELECT adopt_table(538, ''beside.parent'', schema => ''beside'')');
+ALTER TABLE child OWNER TO regress_id_other;
+-- They have one owner, but the owner of the shard's schema could not change the other one.
+CREATE ROLE regress_id_third;
+ALTER SCHEMA beside OWNER TO regress_id_third;
+GRANT USAGE ON SCHEMA beside TO regress_id_other;
+SELECT state, message FROM raises('SELECT adopt_table(538, ''beside.parent'')');
+SELECT adopted FROM adopt_table(538, 'beside.parent', schema => 'beside', dry_run => true);
+ALTER SCHEMA beside OWNER TO regress_id_other;
+SELECT adopted FROM adopt_table(538, 'beside.parent');
+SELECT attrelid::regclass, pg_get_expr(adbin, adrelid) FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+WHERE adrelid IN ('child'::regclass, 'part'::regclass) ORDER BY 1;
+DROP SCHEMA beside CASCADE;
+DROP ROLE regress_id_third;
+CREATE TABLE parent (id bigint PRIMARY KEY);
+CREATE TABLE child (id bigint DEFAULT next_id(533)) INHERITS (parent);
+SELECT * FROM raises('SELECT adopt_table(530, ''parent'')');
+ALTER TABLE child ALTER id DROP DEFAULT, ALTER id ADD GENERATED ALWAYS AS IDENTITY;
+SELECT * FROM raises('SELECT adopt_table(530, ''parent'', dry_run => true)');
+ALTER TABLE child ALTER id DROP IDENTITY;
+-- A column without a default. The way back of all tables is one statement.
+INSERT INTO child VALUES (make_id(now() + interval '2 s', 530, 1023)) RETURNING id AS newest \gset
+SELECT newest_key = :newest AS newest, way_back FROM adopt_table(530, 'parent') \gset
+SELECT :'newest' AS newest, :'way_back' AS way_back;
+INSERT INTO child DEFAULT VALUES RETURNING id > (SELECT max(id) FROM parent) AS above, id_shard(id);
+:way_back;
+SELECT count(*) FROM pg_attrdef WHERE adrelid IN ('parent'::regclass, 'child'::regclass);
+-- The hint of a refused default leads there.
+ALTER TABLE parent ALTER id SET DEFAULT next_id(530) + 0;
+SELECT * FROM raises('SELECT adopt_table(530, ''parent'')');
+BEGIN;
+ALTER TABLE parent ALTER id DROP DEFAULT;
+SELECT adopted FROM adopt_table(530, 'parent');
+COMMIT;
+DROP TABLE parent, child;
 
 \set VERBOSITY terse
 DROP SCHEMA insta530, insta531, insta532, insta533, insta534, insta535, insta536, insta537, insta0, regress_id_other CASCADE;
