@@ -183,7 +183,7 @@ pub fn lock_out_writers(
     sequences: &[Oid],
     check: impl Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    sequences.iter().for_each(|sequence| locks::lock_schema_of(*sequence));
+    sequences.iter().try_for_each(|sequence| locks::lock_schema_of(*sequence))?;
     let attempts_before = Cell::new(0);
     locks::lock_all(|attempts| {
         let number = attempts_before.replace(attempts_before.get() + 1);
@@ -227,14 +227,19 @@ pub fn lock_out_writers(
 }
 
 /// Takes these locks on the tables of these columns, and returns the columns. Those of tables that
-/// other sessions keep locked go to `leave_out`, with the reason: other roles must not be able to
-/// prevent that the rest is locked.
+/// other sessions keep locked, or in schemas that the caller may not use, go to `leave_out`, with
+/// the reason: other roles must not be able to prevent that the rest is locked.
 pub fn lock_out_writers_if_available(
     columns: &[Column],
     lock: TableLock,
     leave_out: impl Fn(&Column, Error),
 ) -> Result<Vec<Column>, Error> {
-    let groups: Vec<_> = by_table(columns).collect();
+    let may_lock = |column: &&Column| {
+        let refused = locks::check_schema_of(column.table).map_err(|why| leave_out(column, why));
+        refused.is_ok()
+    };
+    let columns: Vec<_> = columns.iter().filter(may_lock).cloned().collect();
+    let groups: Vec<_> = by_table(&columns).collect();
     let busy = locks::lock_available(&groups, |columns, attempts| {
         lock_table(columns, lock, attempts, |_| Ok(()))
     })?;
@@ -277,7 +282,7 @@ fn lock_table(
         }
         _ => attempts.lock_with_children(table, mode, check)?,
     };
-    attempts.wait(table, || locks::lock_schema_of(table));
+    attempts.wait(table, || locks::lock_schema_of(table))?;
     if !matches!(lock, TableLock::AgainstWriters) {
         let names = || columns.iter().map(|column| column.name.as_str());
         locked.iter().for_each(|one| attempts.lock_rows(*one, names()));

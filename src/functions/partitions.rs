@@ -550,7 +550,7 @@ impl Parent {
     ) -> Result<(), Error> {
         for partition in partitions {
             attempts.lock(*partition, pg_sys::AccessExclusiveLock);
-            attempts.wait(*partition, || locks::lock_schema_of(*partition));
+            attempts.wait(*partition, || locks::lock_schema_of(*partition))?;
             attempts.lock_rows(*partition, iter::empty());
             related::lock_and_check(self.oid, removal_of(*partition, detach), attempts)?;
         }

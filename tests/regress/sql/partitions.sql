@@ -286,8 +286,17 @@ SELECT * FROM drop_old_id_partitions('owned', '2025-05-01+00');
 -- Partitions are created as the table's owner, which needs CREATE on the schema.
 REVOKE CREATE ON SCHEMA parts FROM regress_id_owner;
 SELECT state, message, detail FROM raises($$SELECT create_id_partitions('owned', 'month', 5)$$);
--- The default privileges of the table's owner apply.
+-- A role that may not use the schema can pass the OID of its table, but keeps nobody from changing the schema.
 GRANT CREATE ON SCHEMA parts TO regress_id_owner;
+REVOKE USAGE ON SCHEMA parts FROM PUBLIC;
+SELECT 'owned'::regclass::oid AS owned \gset
+SET ROLE regress_id_owner;
+SELECT * FROM unnest('{create_id_partitions(%s::regclass),"drop_old_id_partitions(%s::regclass, ''2000-01-01'')"}'::text[]) AS call,
+    public.raises(format('SELECT public.' || call, :owned));
+SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND classid = 'pg_namespace'::regclass;
+RESET ROLE;
+GRANT USAGE ON SCHEMA parts TO PUBLIC;
+-- The default privileges of the table's owner apply.
 ALTER DEFAULT PRIVILEGES FOR ROLE regress_id_owner IN SCHEMA parts GRANT SELECT ON TABLES TO regress_id_mallory;
 ALTER DEFAULT PRIVILEGES IN SCHEMA parts GRANT DELETE ON TABLES TO regress_id_mallory;
 SELECT has_table_privilege('regress_id_mallory', part, 'SELECT') AS by_owner, has_table_privilege('regress_id_mallory', part, 'DELETE') AS by_caller
