@@ -879,29 +879,23 @@ errors! {
         detail("After the adoption, that would not return the last key."),
         hint("Let the owner of the table change it.");
 
-    /// The column passed to `adopt_table()` has another default. Ids of another shard count only if
-    /// the default is a plain call of its `next_id()`.
-    NotSerial { column: String, default: String, statement: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    /// The column passed to `adopt_table()` has another default, or none. Ids of another shard
+    /// count only if the default is a plain call of its `next_id()`.
+    NotSerial { column: String, default: Option<String> } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "column {column} is neither serial nor identity",
-        detail("Its default is {}.", shown(default, 300)),
-        hint("Use {statement} and adopt_table() again, in one transaction.");
+        detail("{}", match default {
+            Some(default) => format!("Its default is {}.", shown(default, 300)),
+            None => "It has no default.".to_owned(),
+        }),
+        hint("Give it a default that calls nextval() of a sequence and nothing else, and call adopt_table() again in the same transaction.");
 
-    /// A table below the one passed to `adopt_table()` belongs to another role. The owner of the
-    /// adopted one could not change its default.
+    /// A table below the one passed to `adopt_table()` belongs to a role whose tables the owner of
+    /// that one may not change. The former default is a function, to which the way back would lead.
     BelowOfAnother { table: String, owner: String, above: String, role: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "table {table} belongs to role {owner}",
-        detail("It gets each default of table {above}, and role {role}, the owner of that table, may not change it."),
-        hint("Change its owner to role {role}.");
-
-    /// A table below the one passed to `adopt_table()` has other keys, which the adoption would
-    /// replace, and the way back could not restore.
-    BelowHasOtherKeys { column: String, default: Option<String>, above: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "column {column} has other keys than column {above}",
-        detail("{} It gets each default of column {above}.", match default {
-            Some(default) => format!("Its default is {}.", shown(default, 300)),
-            None => "It is an identity.".to_owned(),
-        }),
-        hint("If it may have keys of the same shard, drop its default or identity.");
+        detail("The way back would give it the default of table {above}. Role {role}, the owner of table {above}, lacks the \
+            rights of role {owner}."),
+        hint("Use ALTER TABLE {table} OWNER TO {role}.");
 
     // Partitions.
 

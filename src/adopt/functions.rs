@@ -8,6 +8,7 @@
 //! body, and takes its time from the clock. So new ids start one second ahead of the clock.
 
 use crate::adopt::adopted::{self, Adopted};
+use crate::adopt::below;
 use crate::adopt::carry_out::renamed;
 use crate::adopt::check::announce_ignored_defaults;
 use crate::adopt::original::{AdoptionRequest, check_owner};
@@ -268,9 +269,10 @@ fn check_not_used_by_number(
     let (counting, others): (Vec<_>, Vec<_>) = columns.iter().partition(counts);
     let Some(column) = counting.first().or(others.first()) else { return Ok(()) };
     let function = adopted.iter().find(|one| one.is_on_own_sequence(definition));
-    // ONLY, because tables below it can belong to other roles.
+    // PostgreSQL would change tables of other roles below it, too.
+    let only = if below::has_others(column.table) { "ONLY " } else { "" };
     let statement = format!(
-        "ALTER TABLE ONLY {} ALTER {} SET DEFAULT {}",
+        "ALTER TABLE {only}{} ALTER {} SET DEFAULT {}",
         names::relation(column.table),
         quote_identifier(&column.name),
         names::function(function.unwrap_or(&adopted[0]).function.oid)

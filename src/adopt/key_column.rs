@@ -1,7 +1,6 @@
 //! The column whose default `adopt_table` replaces: what generates its keys, and the statements
 //! there and back.
 
-use crate::adopt::below;
 use crate::adopt::references;
 use crate::citus::placement;
 use crate::error::Error;
@@ -38,13 +37,13 @@ pub struct KeyColumn {
 
 /// The source of the keys of a column.
 pub enum Keys {
-    /// This default: `nextval`, or ids of a shard. `None` if they are of this shard in another
+    /// This default, a `nextval()`.
+    Nextval(String),
+    /// This default, which generates ids of a shard. `None` if they are of this shard in another
     /// form, such as from another sequence, and could repeat its ids.
-    Default(Option<String>),
+    Function(Option<String>),
     /// An identity, with the clause that creates it again.
     Identity(String),
-    /// Nothing: the column has no default.
-    None,
     /// The shard already.
     Shard,
 }
@@ -53,6 +52,7 @@ pub enum Keys {
 struct Generator {
     /// The default, written so that it means the same with any settings of a session.
     call: String,
+    is_nextval: bool,
     /// The shard whose ids it generates, if the default or the function has its number.
     shard: Option<Shard>,
     /// The epoch of these ids, if it can be determined.
@@ -71,14 +71,7 @@ impl KeyColumn {
         found.check_type()?;
         references::check(&found.column)?;
         let generator = found.generator(own_schema);
-        let Found {
-            column, default, identity, owned, sources, is_generated, fits_identity, ..
-        } = found;
-        let is_of_shard = |default| defaults_of(definition, own_schema).contains(default);
-        let has_ids = default.as_ref().is_some_and(is_of_shard);
-        if !has_ids {
-            below::check(&column, default.as_deref(), &identity)?;
-        }
+        let Found { column, default, identity, owned, sources, fits_identity, .. } = found;
         let keys = match (default, identity.as_str(), owned) {
             (None, "a", Some(owned)) => {
                 Keys::Identity(identity_clause("ALWAYS", &options_of(owned)?))
@@ -86,22 +79,19 @@ impl KeyColumn {
             (None, "d", Some(owned)) => {
                 Keys::Identity(identity_clause("BY DEFAULT", &options_of(owned)?))
             }
-            (None, ..) => Keys::None,
-            (Some(_), ..) if has_ids => Keys::Shard,
+            (Some(default), ..) if defaults_of(definition, own_schema).contains(&default) => {
+                Keys::Shard
+            }
             (Some(_), ..) if let Some(generator) = generator => {
                 check_epoch(&column, &generator, definition)?;
                 let is_of_shard = generator.shard == Some(definition.shard);
-                Keys::Default((!is_of_shard).then_some(generator.call))
+                match generator.is_nextval {
+                    true => Keys::Nextval(generator.call),
+                    false => Keys::Function((!is_of_shard).then_some(generator.call)),
+                }
             }
-            (Some(default), ..) => {
-                let unfit = KeyColumn { column, keys: Keys::Shard, owned, sources, fits_identity };
-                let part = if is_generated { "EXPRESSION" } else { "DEFAULT" };
-                let statement = format!("{} DROP {part}", unfit.alter().0);
-                return Err(Error::NotSerial {
-                    column: unfit.column.qualified(),
-                    default,
-                    statement,
-                });
+            (default, ..) => {
+                return Err(Error::NotSerial { column: column.qualified(), default });
             }
         };
         let sources = match keys {
@@ -136,8 +126,8 @@ impl KeyColumn {
         let identity = |clause: &str| format!("{alter} DROP DEFAULT, ALTER {name} {clause}");
         let set_default = |default: &str| format!("{alter} SET DEFAULT {default}");
         Ok(match &self.keys {
-            Keys::Default(default) => default.as_deref().map(set_default),
-            Keys::None => Some(format!("{alter} DROP DEFAULT")),
+            Keys::Nextval(default) => Some(set_default(default)),
+            Keys::Function(default) => default.as_deref().map(set_default),
             Keys::Identity(clause) => Some(identity(clause)),
             Keys::Shard => {
                 let newest = newest_serial_key(&self.column)?;
@@ -240,8 +230,6 @@ struct Found {
     /// The sequences on which the default depends.
     sources: Vec<Oid>,
     fits_identity: bool,
-    /// Whether the default is the expression of a stored generated column.
-    is_generated: bool,
 }
 
 impl Found {
@@ -256,7 +244,7 @@ impl Found {
                  ARRAY(SELECT d.refobjid FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.refobjid
                      WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
                      AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S' ORDER BY 1),
-                 a.attgenerated = 's', a.attnum, a.attinhcount = 0 AND a.attnotnull
+                 a.attnum, a.attinhcount = 0 AND a.attnotnull
              FROM pg_attribute AS a
              LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
              WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
@@ -273,9 +261,8 @@ impl Found {
                 identity: row.get(5)?,
                 owned: row.get(6),
                 sources: row.get(7)?,
-                is_generated: row.get(8)?,
-                number: row.get(9)?,
-                fits_identity: row.get(10)?,
+                number: row.get(8)?,
+                fits_identity: row.get(9)?,
             })
         });
         let table = names::relation(table);
@@ -295,7 +282,12 @@ impl Found {
         let constants: Vec<String> = arguments.iter().map(|one| written(*one)).collect();
         let call = |name: &str| format!("{name}({})", constants.join(", "));
         if callee.to_u32() == pg_sys::F_NEXTVAL {
-            return Some(Generator { call: call("nextval"), shard: None, epoch: None });
+            return Some(Generator {
+                call: call("nextval"),
+                is_nextval: true,
+                shard: None,
+                epoch: None,
+            });
         }
         let function = catalog::function(callee)?;
         let generated = generated::by_call(&function, &arguments, own_schema)?;
@@ -312,7 +304,7 @@ impl Found {
             Generated::Sequence(shard, epoch) => (shard, epoch),
             Generated::Node(epoch) => (Shard::new(placement::local_group()), epoch),
         };
-        Some(Generator { call, shard, epoch })
+        Some(Generator { call, is_nextval: false, shard, epoch })
     }
 
     fn check_type(&self) -> Result<(), Error> {

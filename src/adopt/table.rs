@@ -79,25 +79,22 @@ pub fn adopt_table(
         let trust = Trust::of_table(&relation, definition.schema, schema.is_some());
         // The table's default will call the shard's next_id().
         let next_id = next_id_of(&definition, own_schema, trust)?;
-        check_table(table, &definition, schema.is_some())?;
+        check_is_table(table, &definition)?;
         let find = |name| find_column(table, name, &definition, own_schema, dry_run);
         let mut key = find(column)?;
         let has_ids = matches!(key.keys, Keys::Shard);
         if !has_ids {
-            check_before_locks(&key, &definition, own_schema)?;
+            check_before_locks(&key, &definition, own_schema, schema.is_some())?;
             trust.announce(shard, definition.schema);
         }
         let columns = [key.column.clone()];
         if !dry_run {
             lock(&key, &definition, next_id)?;
             check_unchanged(&definition, own_schema, trust, next_id)?;
-            check_table(table, &definition, schema.is_some())?;
+            check_is_table(table, &definition)?;
             let before = key;
             key = find(Some(before.column.name))?; // it may have changed before we got the lock
-            if key.sources != before.sources {
-                return Err(Error::TableChanged(names::relation(table)).into());
-            }
-            check_dependents(&key)?;
+            check_under_locks(&key, &before.sources, &definition, schema.is_some())?;
         }
         // The way back does not need it.
         let is_unread = has_ids && placement::first_distributed([table].into_iter()).is_some();
@@ -131,11 +128,27 @@ fn check_before_locks(
     key: &KeyColumn,
     definition: &Definition,
     own_schema: Oid,
+    names_schema: bool,
 ) -> Result<(), Error> {
+    below::check(key.column.table, &key.keys, definition, names_schema)?;
     rights::check_writers(key.column.table, definition, own_schema)?;
     check_dependents(key)?;
     key.check_sources()?;
     check_not_closed(definition)
+}
+
+/// Checks what may have changed until the locks were available. The keys came from these sequences.
+fn check_under_locks(
+    key: &KeyColumn,
+    sources: &[Oid],
+    definition: &Definition,
+    names_schema: bool,
+) -> Result<(), Error> {
+    if key.sources != sources {
+        return Err(Error::TableChanged(names::relation(key.column.table)));
+    }
+    below::check(key.column.table, &key.keys, definition, names_schema)?;
+    check_dependents(key)
 }
 
 /// Checks that nothing else depends on the sequence of an identity.
@@ -255,8 +268,8 @@ pub fn next_id_of(definition: &Definition, own_schema: Oid, trust: Trust) -> Res
 }
 
 /// Checks that the relation is a table, and not a partition, whose rows mostly come through the
-/// table above it, and that the users of the tables below it trust the shard.
-fn check_table(table: Oid, definition: &Definition, names_schema: bool) -> Result<(), Error> {
+/// table above it.
+fn check_is_table(table: Oid, definition: &Definition) -> Result<(), Error> {
     let query = "SELECT relkind::text, pg_partition_root(oid)::oid FROM pg_class WHERE oid = $1";
     let found =
         select(query, &[table.into()], |row| Some((row.get::<String>(1)?, row.get::<Oid>(2))));
@@ -270,7 +283,7 @@ fn check_table(table: Oid, definition: &Definition, names_schema: bool) -> Resul
                 let (root, shard) = (names::relation(root), definition.shard.number());
                 return Err(Error::TableIsPartition { table: name, root, shard });
             }
-            None => return below::check_trust(table, definition, names_schema),
+            None => return Ok(()),
         },
         "v" => "a view",
         "m" => "a materialized view",

@@ -39,7 +39,6 @@ impl Example for String {
                 "id"
             }
             "ShardAmbiguous.definitions" => "insta5.shard_5() of role app",
-            "NotSerial.statement" => "ALTER TABLE insta5.photos ALTER id DROP DEFAULT",
             "TableNotTrusted.table" => "insta5.comments",
             "TableNotTrusted.tie" => "A foreign key of it references table insta5.photos.",
             "TableNotTrusted.own" => "insta5.photos",
@@ -81,9 +80,7 @@ impl Example for String {
                 "grants" => "GRANT USAGE ON SCHEMA insta5 TO app",
                 "way" => "SELECT advance_shard(5, 7)",
                 "by" => "view web.photos",
-                "statement" => {
-                    "ALTER TABLE ONLY insta5.photos ALTER id SET DEFAULT insta5.next_id()"
-                }
+                "statement" => "ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()",
                 other => other,
             },
         };

@@ -227,6 +227,8 @@ fn candidates(
         }
         None => "false".into(),
     };
+    // Arguments of a trigger have any length, and are read while others wait. Those of
+    // next_id_trigger() are a number and a name.
     let query = format!(
         "SELECT c.oid, a.attname::text, a.atttypid = 'int8'::regtype,
              EXISTS (SELECT FROM ({tree}) AS t
@@ -246,8 +248,10 @@ fn candidates(
          JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
          LEFT JOIN LATERAL (
              SELECT tgname::text, tgrelid FROM ({tree}) AS t JOIN pg_trigger ON tgrelid = t.relid WHERE tgfoid = $4
-             AND position(decode('00', 'hex') || convert_to(a.attname::text, getdatabaseencoding()) || decode('00', 'hex') IN tgargs) > 0
-             AND tgargs <> {arguments_of_shard} AND tgparentid = 0 ORDER BY tgname::text COLLATE \"C\", tgrelid LIMIT 1
+             AND CASE WHEN octet_length(tgargs) > 1024 THEN false ELSE
+                 position(decode('00', 'hex') || convert_to(a.attname::text, getdatabaseencoding()) || decode('00', 'hex') IN tgargs) > 0
+                 AND tgargs <> {arguments_of_shard} END
+             AND tgparentid = 0 ORDER BY tgname::text COLLATE \"C\", tgrelid LIMIT 1
          ) AS other(name, table_oid) ON true
          WHERE c.relnamespace = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {is_of_user}
          AND ($3 IS NULL OR c.oid = ANY ($3)) AND {default} = ANY ($2)
