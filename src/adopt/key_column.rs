@@ -85,9 +85,10 @@ impl KeyColumn {
             (Some(_), ..) if let Some(generator) = generator => {
                 check_epoch(&column, &generator, definition)?;
                 let is_of_shard = generator.shard == Some(definition.shard);
-                match generator.is_nextval {
-                    true => Keys::Nextval(generator.call),
-                    false => Keys::Function((!is_of_shard).then_some(generator.call)),
+                if generator.is_nextval {
+                    Keys::Nextval(generator.call)
+                } else {
+                    Keys::Function((!is_of_shard).then_some(generator.call))
                 }
             }
             (default, ..) => {

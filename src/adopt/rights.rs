@@ -6,6 +6,7 @@ use crate::pg::deadline::Deadline;
 use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
+use crate::pg::roles;
 use crate::pg::spi::{select, select_by_index};
 use crate::shard::definition::Definition;
 use pgrx::pg_sys::{self, Oid};
@@ -80,10 +81,7 @@ pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<()
     if select(query, &arguments, |row| row.get::<bool>(1)) != [true] {
         return Err(Error::NoCreateOnSchema { name: names::schema(function.schema), role: role() });
     }
-    if !catalog::may_use_schema(own_schema, function.owner) {
-        return Err(Error::NoRightOnSchema { name: names::schema(own_schema), role: role() });
-    }
-    Ok(())
+    roles::check_may_use_schema(own_schema, function.owner)
 }
 
 /// The table and all relations through which a role can insert into it: its partitions, the tables

@@ -7,6 +7,7 @@ use crate::pg::guc;
 use crate::pg::lock_waits;
 use crate::pg::names;
 use crate::pg::raw::Raw;
+use crate::pg::roles;
 use crate::pg::spi::select_by_index;
 use crate::pg::subtransaction;
 use crate::pg::wait_event::{self, WaitEvent};
@@ -59,7 +60,7 @@ pub fn lock_schema(schema: Oid) -> bool {
 /// The same, with an error that names the schema. Not within an attempt, which PostgreSQL's own
 /// error ends.
 pub fn lock_schema_in_time(schema: Oid) -> Result<bool, Error> {
-    check_may_use(schema)?;
+    check_may_lock(schema)?;
     in_time(|| lock_schema(schema)).ok_or_else(|| Error::SchemaLocked {
         schema: names::schema(schema),
         owner: names::role(catalog::schema_owner(schema).unwrap_or(Oid::INVALID)),
@@ -68,12 +69,11 @@ pub fn lock_schema_in_time(schema: Oid) -> Result<bool, Error> {
 
 /// A role that may not use the schema can pass OIDs of what it owns there, but must not keep others
 /// from changing the schema.
-fn check_may_use(schema: Oid) -> Result<(), Error> {
-    let role = catalog::current_role();
-    if catalog::schema_owner(schema).is_none() || catalog::may_use_schema(schema, role) {
-        return Ok(());
+fn check_may_lock(schema: Oid) -> Result<(), Error> {
+    match catalog::schema_owner(schema) {
+        Some(_) => roles::check_may_use_schema(schema, catalog::current_role()),
+        None => Ok(()),
     }
-    Err(Error::NoRightOnSchema { name: names::schema(schema), role: names::role(role) })
 }
 
 /// The row of an object in its catalog.
@@ -207,8 +207,8 @@ fn lock_row(row: &Row, mode: pg_sys::LockTupleMode::Type) -> Option<pg_sys::TM_R
 
 /// The same for the schema of a relation, if that exists.
 pub fn lock_schema_of(relation: Oid) -> Result<(), Error> {
-    check_schema_of(relation)?;
     if let Some(relation) = catalog::relation(relation) {
+        check_may_lock(relation.schema)?;
         lock_schema(relation.schema);
     }
     Ok(())
@@ -216,7 +216,7 @@ pub fn lock_schema_of(relation: Oid) -> Result<(), Error> {
 
 /// Checks that the current role may use the schema of a relation, if that exists.
 pub fn check_schema_of(relation: Oid) -> Result<(), Error> {
-    catalog::relation(relation).map_or(Ok(()), |relation| check_may_use(relation.schema))
+    catalog::relation(relation).map_or(Ok(()), |relation| check_may_lock(relation.schema))
 }
 
 /// Locks a relation until the transaction ends. A lock on a dropped relation has no effect.

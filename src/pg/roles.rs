@@ -1,5 +1,8 @@
 //! The current role, and its privileges.
 
+use crate::error::Error;
+use crate::pg::catalog;
+use crate::pg::names;
 use crate::pg::raw::{Raw, guarded};
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::c_int;
@@ -40,4 +43,12 @@ impl Raw<'_> {
         // SAFETY: a catalog lookup.
         unsafe { self.pg_class_aclcheck(relid, role, mode) == pg_sys::AclResult::ACLCHECK_OK }
     }
+}
+
+/// Checks that the role has USAGE on the schema.
+pub fn check_may_use_schema(schema: Oid, role: Oid) -> Result<(), Error> {
+    if catalog::may_use_schema(schema, role) {
+        return Ok(());
+    }
+    Err(Error::NoRightOnSchema { name: names::schema(schema), role: names::role(role) })
 }

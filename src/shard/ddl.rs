@@ -265,10 +265,7 @@ impl ShardParts {
         if self.owner == catalog::current_role() {
             return f();
         }
-        if !catalog::may_use_schema(self.own_schema, self.owner) {
-            let name = names::schema(self.own_schema);
-            return Err(Error::NoRightOnSchema { name, role: names::role(self.owner) });
-        }
+        roles::check_may_use_schema(self.own_schema, self.owner)?;
         roles::with_rights_of(self.owner, f)
     }
 

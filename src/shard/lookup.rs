@@ -5,7 +5,7 @@ use crate::pg::catalog::{self, Relation};
 use crate::pg::guc;
 use crate::pg::invalidation::{self, Cached};
 use crate::pg::locks;
-use crate::pg::names;
+use crate::pg::roles;
 use crate::pg::spi::select;
 use crate::sequence::{IdSequence, visit};
 use crate::shard::definition::{self, Definition};
@@ -67,10 +67,7 @@ fn is_refused(found: &Result<Definition, Error>) -> bool {
 /// The definition of a shard whose schema the role may use.
 fn find_usable(shard: Shard, role: Oid) -> Result<Definition, Error> {
     let definition = definition_of(shard)?;
-    if !catalog::may_use_schema(definition.schema, role) {
-        let name = names::schema(definition.schema);
-        return Err(Error::NoRightOnSchema { name, role: names::current_role() });
-    }
+    roles::check_may_use_schema(definition.schema, role)?;
     Ok(definition)
 }
 
