@@ -285,11 +285,15 @@ errors! {
 
     /// A shard belongs to a role that the caller, or the owner of the table that would use it, has
     /// no reason to trust.
-    ShardNotTrusted { shard: u16, function: String, owner: String, role: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    ShardNotTrusted { shard: u16, function: String, owner: String, role: String, is_caller: bool } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "shard {shard} belongs to role {owner}",
         detail("Its functions run with the rights of their callers, such as {role}. Role {owner} can replace them, and has the \
             rights neither of role {role} nor of the owner of the schema."),
-        hint("Call this as role {owner}, or as a role whose rights it has. If nobody trusts role {owner}, use DROP ROUTINE {function}.");
+        hint("{} If nobody trusts role {owner}, use DROP ROUTINE {function}.", if *is_caller {
+            format!("Call this as role {owner}, or as a role whose rights it has.")
+        } else {
+            format!("Use a shard of role {role}, which owns the table.")
+        });
 
     /// A shard is created, adopted or used by a table in a schema of a role that the caller has no
     /// reason to trust.
@@ -393,7 +397,7 @@ errors! {
     /// `adopt_table()` finds that functions of the shard were dropped.
     ShardIncomplete { shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "functions of shard {shard} are missing",
-        hint("Create them with SELECT create_shard({shard}, if_not_exists => true).");
+        hint("Create them with create_shard() and if_not_exists => true.");
 
     // Sequences.
 
@@ -649,17 +653,20 @@ errors! {
         detail("Schema {schema} has no original to restore.");
 
     /// `unadopt_shard()` would drop the definition of a shard that a column names by its number.
-    UsedByNumber { shard: u16, column: String, statement: String } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+    UsedByNumber { shard: u16, column: String, statement: Option<String>, owner: String } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
         "column {column} needs shard {shard}",
         detail("Its default or a trigger names the shard by its number, and the shard would be dropped."),
-        hint("Use {statement}, and drop a trigger of the table that calls next_id_trigger().");
+        hint("{}, and drop a trigger of the table that calls next_id_trigger().", match statement {
+            Some(statement) => format!("Use {statement}"),
+            None => format!("Let role {owner} give it another default"),
+        });
 
     /// `unadopt_shard()` finds the default of a column, or a function, that generates ids from the
     /// sequence of the original, and would still do so.
-    StillUsed { name: String, other: String, function: String } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+    StillUsed { name: String, other: String } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
         "sequence {name} is also used by {other}",
         detail("It could still generate ids from the sequence, by another rule than the original, so ids of both could be the same."),
-        hint("Change it to call {function} instead, or not to name the sequence.");
+        hint("Change it not to name the sequence.");
 
     /// An adoption has waited for transactions that use the tables or the sequence: for 10 seconds,
     /// or for `lock_timeout` if that is shorter.
@@ -679,11 +686,12 @@ errors! {
 
     /// A function that needs the newest key of a table, or creates or removes partitions, has
     /// waited for the table, one that is connected with it by a foreign key, or a sequence that it
-    /// drops; or `create_shard()` has waited for an existing sequence: for 10 seconds, or for
+    /// drops; or a function that changes a shard has waited for a function or an existing sequence
+    /// of it: for 10 seconds, or for
     /// `lock_timeout` if that is shorter.
-    RelationLocked { relation: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,
-        "could not obtain a lock on relation {relation}",
-        detail("Another transaction has locked or used it, and is still open. The relation belongs to role {owner}."),
+    ObjectLocked { object: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,
+        "could not obtain a lock on {object}",
+        detail("Another transaction has locked, used or changed it, and is still open. It belongs to role {owner}."),
         hint("Try again when it has ended; it is listed in pg_locks, or in pg_prepared_xacts.");
 
     /// `adopt_table()` has waited for a view through which a role can insert into the table: for 10
@@ -765,10 +773,10 @@ errors! {
 
     /// Another function or procedure calls `nextval()` on the sequence.
     OriginalsShareSequence { name: String, function: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "sequence {name} is also used by routine {other}",
+        "sequence {name} is also used by {other}",
         detail("It would become the clock of the shard, which that routine must not move."),
-        hint("Drop that routine with DROP ROUTINE {other}, or let it call {function} instead of nextval(). If it uses another \
-            sequence of this name, write the schema of that sequence into its body.");
+        hint("Let that routine call {function} instead of nextval(), or drop it. If it uses another sequence of this name, write \
+            the schema of that sequence into its body.");
 
     /// `create_shard()` finds a routine that calls `nextval()` on a sequence which was there
     /// before.
@@ -816,10 +824,10 @@ errors! {
 
     /// `adopt_table()` is called for a partition. Only rows that are inserted into it directly
     /// would get its default.
-    TableIsPartition { table: String, root: String, shard: u16 } => ERRCODE_WRONG_OBJECT_TYPE,
+    TableIsPartition { table: String, root: String } => ERRCODE_WRONG_OBJECT_TYPE,
         "table {table} is a partition",
         detail("Rows that are inserted into table {root} would not get its default."),
-        hint("Use SELECT * FROM adopt_table({shard}, {}).", literal(root));
+        hint("Pass table {root} in its place.");
 
     /// A schema that Citus has distributed is adopted, or a table in it.
     SchemaDistributed { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -835,10 +843,9 @@ errors! {
             distribute it again.", literal(name));
 
     /// `adopt_table()` is called for a column whose default generates ids of the shard already.
-    HasIdsAlready { column: String, table: String, name: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    HasIdsAlready { column: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "column {column} already has ids of shard {shard}",
-        hint("For the statement that undoes this, use SELECT way_back FROM adopt_table({shard}, {}, {}, dry_run => true).",
-            literal(table), literal(name));
+        hint("With dry_run => true, the result has the statement that undoes this.");
 
     /// `adopt_table()` is called for a column with ids of a shard that has another epoch.
     EpochOfKeysDiffers { column: String, epoch: String, shard: u16, is: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -887,15 +894,20 @@ errors! {
             Some(default) => format!("Its default is {}.", shown(default, 300)),
             None => "It has no default.".to_owned(),
         }),
-        hint("Give it a default that calls nextval() of a sequence and nothing else, and call adopt_table() again in the same transaction.");
+        hint("Give it a default that calls nextval() of a sequence above its keys, and nothing else, and call adopt_table() again in the same transaction.");
 
-    /// A table below the one passed to `adopt_table()` belongs to a role whose tables the owner of
-    /// that one may not change. The former default is a function, to which the way back would lead.
-    BelowOfAnother { table: String, owner: String, above: String, role: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "table {table} belongs to role {owner}",
-        detail("The way back would give it the default of table {above}. Role {role}, the owner of table {above}, lacks the \
-            rights of role {owner}."),
-        hint("Use ALTER TABLE {table} OWNER TO {role}.");
+    /// The column passed to `adopt_table()` is a generated one.
+    KeyGenerated { column: String, expression: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "column {column} is neither serial nor identity",
+        detail("It is generated from {}.", shown(expression, 300)),
+        hint("Drop its expression, give it a default that calls nextval() of a sequence above its keys, and nothing else, and call adopt_table() again in the same transaction.");
+
+    /// Partitions share the identity of the table passed to `adopt_table()`, and one belongs to
+    /// another role than the table.
+    PartitionOfAnother { partition: String, owner: String, table: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "partition {partition} belongs to role {owner}",
+        detail("It shares the identity of table {table}, which has another owner, and would get the default instead."),
+        hint("Detach it first, or let both have one owner.");
 
     // Partitions.
 

@@ -11,6 +11,7 @@ use crate::shard::columns::{self, Callers, Column, Owners, TABLES};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use crate::shard::trust;
+use pgrx::pg_sys::Oid;
 
 /// The original in a schema, and the shard that it becomes.
 pub struct Adoption {
@@ -19,6 +20,8 @@ pub struct Adoption {
     pub source: Option<String>,
     pub parts: ShardParts,
     pub sequence: IdSequence,
+    /// Name and owner of the sequence when it was read.
+    pub sequence_was: Option<(String, Oid)>,
     pub columns: Vec<Column>,
     /// Which defaults were read for these.
     pub callers: Callers,
@@ -66,8 +69,8 @@ impl Adoption {
         columns
     }
 
-    /// Whether the function still has the name, body and tables that were read. The statements of
-    /// an adoption name it.
+    /// Whether the function still has the name, body and tables that were read, and the sequence
+    /// its name. The statements of an adoption name them.
     pub fn is_unchanged(&self) -> bool {
         let has_name = |now: Function| {
             now.name == self.function.name
@@ -77,6 +80,7 @@ impl Adoption {
         };
         catalog::function(self.function.oid).is_some_and(has_name)
             && catalog::source(self.function.oid, catalog::TEXT_MAX) == self.source
+            && named(self.sequence.oid) == self.sequence_was
             && self.columns_with_its_ids() == self.columns
     }
 
@@ -94,4 +98,9 @@ impl Adoption {
         let kept = catalog::function_in(self.function.schema, &self.kept_name(), &[])?;
         (kept.owner == self.function.owner && adopted::read_original(&kept).is_ok()).then_some(kept)
     }
+}
+
+/// Name and owner of a sequence, if it exists.
+pub fn named(sequence: Oid) -> Option<(String, Oid)> {
+    catalog::relation(sequence).map(|relation| (names::relation(sequence), relation.owner))
 }

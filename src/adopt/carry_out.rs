@@ -30,7 +30,7 @@ impl Adoption {
     /// its column, and the value that all new ids are above.
     pub fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
         locks::lock_schema_in_time(self.function.schema)?;
-        locks::lock_function(self.function.oid, pg_sys::AccessShareLock);
+        locks::lock_function(self.function.oid, pg_sys::AccessShareLock)?;
         let check = || check_tables_of_others(&self.function, &self.columns);
         let sequence = [self.sequence.oid];
         lock_out_writers(&self.columns, TableLock::AgainstWriters, &sequence, check)?;
@@ -39,6 +39,7 @@ impl Adoption {
         if !self.is_unchanged() {
             return Err(Error::OriginalChanged(names::function(self.function.oid)));
         }
+        self.check_no_new_user()?;
         let counter = read::last_value(self.sequence.oid).unwrap_or(0);
         // The RESTART in it gives the sequence a new file, so that a rollback also undoes the
         // change of the value below.
@@ -171,9 +172,7 @@ impl Adoption {
             self.sequence_of_shard(),
         );
         statements.extend(others.unwrap_or_default().into_iter().map(|part| part.create));
-        // A name can contain a line break.
-        let script = statements.join(";\n").replace('\n', "\n-- ").replace('\r', "\r-- ");
-        Ok(format!("-- {script};"))
+        Ok(names::commented(&statements.join(";\n")))
     }
 }
 

@@ -55,7 +55,7 @@ impl Adoption {
             self.function.schema,
             self.sequence_of_shard(),
         )?;
-        rights::check_owner_can_create(&self.function, self.parts.own_schema)?;
+        rights::check_owner_can_create(&self.function, self.sequence.oid, self.parts.own_schema)?;
         rights::check_callers(&self.function, self.sequence.oid, self.parts.own_schema)
     }
 
@@ -115,7 +115,7 @@ impl Adoption {
 
     /// Checks that the sequence is an ordinary one of the owner's, which serves nothing else.
     fn check_sequence(&self) -> Result<(), Error> {
-        let (shard, sequence) = (self.parts.shard, self.sequence.oid);
+        let sequence = self.sequence.oid;
         let relation = catalog::relation(sequence).ok_or(Error::SequenceMissing(sequence))?;
         let name = || names::relation(sequence);
         if !relation.is_sequence {
@@ -138,17 +138,33 @@ impl Adoption {
             let other = User::Column(column).to_string();
             return Err(Error::SequenceShared { name: name(), other });
         }
-        let is_ours = |function: &Function| {
-            function.oid == self.function.oid
-                || self.existing.as_ref().is_some_and(|existing| existing.function == function.oid)
-                || ddl::makes_ids_of(function, self.parts.own_schema, shard, self.sequence)
-        };
-        match other_user::find(sequence, is_ours) {
+        self.check_other_user(other_user::find(sequence, |function| self.is_ours(function)))
+    }
+
+    /// Checks under the locks that the owner of the function has not created another user of the
+    /// sequence meanwhile, as in a transaction that the adoption has waited for.
+    pub fn check_no_new_user(&self) -> Result<(), Error> {
+        let (owner, sequence) = (self.function.owner, self.sequence.oid);
+        let is_ours = |function: &Function| self.is_ours(function);
+        self.check_other_user(other_user::find_of_role(owner, sequence, is_ours))
+    }
+
+    /// Whether a function that uses the sequence is the original, or belongs to the shard.
+    fn is_ours(&self, function: &Function) -> bool {
+        let is_definition = |existing: &Definition| existing.function == function.oid;
+        function.oid == self.function.oid
+            || self.existing.as_ref().is_some_and(is_definition)
+            || ddl::makes_ids_of(function, self.parts.own_schema, self.parts.shard, self.sequence)
+    }
+
+    fn check_other_user(&self, user: Option<User>) -> Result<(), Error> {
+        let name = || names::relation(self.sequence.oid);
+        match user {
             None => Ok(()),
-            Some(User::Routine(other)) => Err(Error::OriginalsShareSequence {
+            Some(other @ User::Routine(_)) => Err(Error::OriginalsShareSequence {
                 name: name(),
                 function: names::function(self.function.oid),
-                other: names::function(other.oid),
+                other: other.to_string(),
             }),
             Some(other) => Err(Error::SequenceShared { name: name(), other: other.to_string() }),
         }

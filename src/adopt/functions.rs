@@ -8,11 +8,11 @@
 //! body, and takes its time from the clock. So new ids start one second ahead of the clock.
 
 use crate::adopt::adopted::{self, Adopted};
-use crate::adopt::below;
 use crate::adopt::carry_out::renamed;
 use crate::adopt::check::announce_ignored_defaults;
-use crate::adopt::original::{AdoptionRequest, check_owner};
+use crate::adopt::original::{AdoptionRequest, check_may_replace};
 use crate::adopt::other_user;
+use crate::adopt::rights;
 use crate::adopt::writers::{
     CATCH_UP, TableLock, change_functions, check_tables_of_others, lock_out_writers,
     wait_for_newest_id, wait_for_the_clock,
@@ -35,7 +35,7 @@ use crate::shard::columns::{self, Callers, Column, Owners, WITH_DEFAULTS};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
-use crate::shard::trust;
+use crate::shard::trust::{self, Trust};
 use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
@@ -171,7 +171,7 @@ fn unadopt_shard(
         oids.iter().for_each(|sequence| announce_ignored_defaults(*sequence));
         locks::lock_schema_in_time(definition.schema)?;
         for one in &adopted {
-            locks::lock_function(one.function.oid, pg_sys::AccessShareLock);
+            locks::lock_function(one.function.oid, pg_sys::AccessShareLock)?;
         }
         lock_out_writers(&columns, TableLock::AgainstWriters, &oids, check)?;
         let is_same = adopted::to_restore(&definition, own_schema) == adopted
@@ -179,6 +179,7 @@ fn unadopt_shard(
         if !is_same {
             return Err(Error::OriginalChanged(names::function(function)).into());
         }
+        adopted.iter().try_for_each(Adopted::check_name_in_original)?;
         wait(locks::SHORT)?;
         let parts = parts_beside(&definition, &adopted);
         let of_adopted =
@@ -207,9 +208,12 @@ fn find_adopted(
     }
     let mut sequences: Vec<IdSequence> = vec![];
     for one in &adopted {
-        check_owner(&one.function)?;
+        check_may_replace(&one.function)?;
         one.check_name_in_original()?;
-        sequences.push(one.sequence_to_lock(&definition)?);
+        let sequence = one.sequence_to_lock(&definition)?;
+        rights::check_owner_can_create(&one.function, sequence.oid, own_schema)?;
+        locks::check_schema_of(sequence.oid)?;
+        sequences.push(sequence);
     }
     sequences.dedup();
     Ok((definition, adopted, sequences))
@@ -232,11 +236,10 @@ fn check_no_other_user(
     };
     let is_exempt =
         |function: &Function| ours.contains(&function.oid) || is_of_other_shard(function);
-    for (one, sequence) in adopted.iter().filter_map(|one| Some((one, one.sequence?.oid))) {
+    for sequence in adopted.iter().filter_map(|one| Some(one.sequence?.oid)) {
         if let Some(other) = other_user::find_dependent(sequence, is_exempt) {
             let (name, other) = (names::relation(sequence), other.to_string());
-            let function = names::function(one.function.oid);
-            return Err(Error::StillUsed { name, other, function });
+            return Err(Error::StillUsed { name, other });
         }
     }
     Ok(())
@@ -268,23 +271,30 @@ fn check_not_used_by_number(
     };
     let (counting, others): (Vec<_>, Vec<_>) = columns.iter().partition(counts);
     let Some(column) = counting.first().or(others.first()) else { return Ok(()) };
-    let function = adopted.iter().find(|one| one.is_on_own_sequence(definition));
-    // PostgreSQL would change tables of other roles below it, too.
-    let only = if below::has_others(column.table) { "ONLY " } else { "" };
-    let statement = format!(
-        "ALTER TABLE {only}{} ALTER {} SET DEFAULT {}",
-        names::relation(column.table),
-        quote_identifier(&column.name),
-        names::function(function.unwrap_or(&adopted[0]).function.oid)
-    );
-    let (shard, column) = (definition.shard.number(), column.qualified());
+    let (shard, name) = (definition.shard.number(), column.qualified());
     if counting.is_empty() {
         let count = others.len();
-        ErrorReport::from(Error::WasUsedByNumber { shard, column, count })
+        ErrorReport::from(Error::WasUsedByNumber { shard, column: name, count })
             .report(PgLogLevel::NOTICE);
         return Ok(());
     }
-    Err(Error::UsedByNumber { shard, column, statement })
+    let function = adopted.iter().find(|one| one.is_on_own_sequence(definition));
+    let function = &function.unwrap_or(&adopted[0]).function;
+    // By its number, they have used the sequence of the shard, and no function of its owner.
+    let table = catalog::relation(column.table);
+    let is_trusted = table.as_ref().is_some_and(|table| {
+        Trust::of_table(table, function.schema, false).accepts(function.schema, function.owner)
+    });
+    let statement = is_trusted.then(|| {
+        format!(
+            "ALTER TABLE ONLY {} ALTER {} SET DEFAULT {}",
+            names::relation(column.table),
+            quote_identifier(&column.name),
+            names::function(function.oid)
+        )
+    });
+    let owner = names::role(table.map_or(Oid::INVALID, |table| table.owner));
+    Err(Error::UsedByNumber { shard, column: name, statement, owner })
 }
 
 /// Checks that nothing depends on the functions that are dropped.

@@ -37,11 +37,9 @@ pub struct KeyColumn {
 
 /// The source of the keys of a column.
 pub enum Keys {
-    /// This default, a `nextval()`.
-    Nextval(String),
-    /// This default, which generates ids of a shard. `None` if they are of this shard in another
-    /// form, such as from another sequence, and could repeat its ids.
-    Function(Option<String>),
+    /// A default, which this statement gives the column again. `None` if it generates ids of this
+    /// shard in another form, such as from another sequence, and could repeat its ids.
+    Default(Option<String>),
     /// An identity, with the clause that creates it again.
     Identity(String),
     /// The shard already.
@@ -50,9 +48,10 @@ pub enum Keys {
 
 /// The call in a default that generates keys.
 struct Generator {
-    /// The default, written so that it means the same with any settings of a session.
-    call: String,
-    is_nextval: bool,
+    /// The statement that gives the column this default again. For a function of another shard it
+    /// is a call of `adopt_table`, with its checks: its owner could replace the function, or
+    /// another role create one of its name.
+    restore: String,
     /// The shard whose ids it generates, if the default or the function has its number.
     shard: Option<Shard>,
     /// The epoch of these ids, if it can be determined.
@@ -71,7 +70,9 @@ impl KeyColumn {
         found.check_type()?;
         references::check(&found.column)?;
         let generator = found.generator(own_schema);
-        let Found { column, default, identity, owned, sources, fits_identity, .. } = found;
+        let Found {
+            column, default, is_generated, identity, owned, sources, fits_identity, ..
+        } = found;
         let keys = match (default, identity.as_str(), owned) {
             (None, "a", Some(owned)) => {
                 Keys::Identity(identity_clause("ALWAYS", &options_of(owned)?))
@@ -85,11 +86,10 @@ impl KeyColumn {
             (Some(_), ..) if let Some(generator) = generator => {
                 check_epoch(&column, &generator, definition)?;
                 let is_of_shard = generator.shard == Some(definition.shard);
-                if generator.is_nextval {
-                    Keys::Nextval(generator.call)
-                } else {
-                    Keys::Function((!is_of_shard).then_some(generator.call))
-                }
+                Keys::Default((!is_of_shard).then_some(generator.restore))
+            }
+            (Some(expression), ..) if is_generated => {
+                return Err(Error::KeyGenerated { column: column.qualified(), expression });
             }
             (default, ..) => {
                 return Err(Error::NotSerial { column: column.qualified(), default });
@@ -107,28 +107,29 @@ impl KeyColumn {
         self.owned.filter(|_| matches!(self.keys, Keys::Identity(_)))
     }
 
+    /// Whether the partitions of the table share its identity.
+    pub fn changes_partitions(&self) -> bool {
+        matches!(self.keys, Keys::Identity(_)) && is_partitioned(self.column.table)
+    }
+
     /// The statement that gives the column ids of the shard in this schema.
     pub fn change(&self, schema: &str) -> String {
-        let (alter, name) = self.alter();
-        let drop_identity = if let Keys::Identity(_) = self.keys {
-            format!("{alter} DROP IDENTITY, ")
-        } else {
-            String::new()
-        };
-        let alter = if drop_identity.is_empty() { alter } else { format!("ALTER {name}") };
-        format!("{drop_identity}{alter} SET DEFAULT {schema}.next_id()")
+        let is_identity = matches!(self.keys, Keys::Identity(_));
+        let (alter, name) = alter(&self.column, is_identity);
+        let drop = if is_identity { format!(" DROP IDENTITY, ALTER {name}") } else { "".into() };
+        format!("{alter}{drop} SET DEFAULT {schema}.next_id()")
     }
 
     /// The statement that undoes this. If the column has ids of the shard already, it is derived
     /// from what is left of the former keys: the sequence of a serial, or the keys of an identity,
     /// whose options are gone.
     pub fn way_back(&self) -> Result<Option<String>, Error> {
-        let (alter, name) = self.alter();
-        let identity = |clause: &str| format!("{alter} DROP DEFAULT, ALTER {name} {clause}");
-        let set_default = |default: &str| format!("{alter} SET DEFAULT {default}");
+        let identity = |clause: &str| {
+            let (alter, name) = alter(&self.column, true);
+            format!("{alter} DROP DEFAULT, ALTER {name} {clause}")
+        };
         Ok(match &self.keys {
-            Keys::Nextval(default) => Some(set_default(default)),
-            Keys::Function(default) => default.as_deref().map(set_default),
+            Keys::Default(restore) => restore.clone(),
             Keys::Identity(clause) => Some(identity(clause)),
             Keys::Shard => {
                 let newest = newest_serial_key(&self.column)?;
@@ -136,7 +137,8 @@ impl KeyColumn {
                     // Otherwise the keys come from another one.
                     Some(sequence) if continues(sequence, newest) => {
                         let sequence = quote_literal(names::relation(sequence));
-                        Some(set_default(&format!("nextval({sequence}::regclass)")))
+                        let alter = alter(&self.column, false).0;
+                        Some(format!("{alter} SET DEFAULT nextval({sequence}::regclass)"))
                     }
                     None if self.fits_identity => newest.map(|key| {
                         identity(&identity_clause("BY DEFAULT", &format!("START WITH {}", key + 1)))
@@ -176,12 +178,25 @@ impl KeyColumn {
         spi::run(&format!("DROP SEQUENCE {name}"));
         if exists(&sequence) { Err(Error::TableChanged(name)) } else { Ok(()) }
     }
+}
 
-    /// The beginning of ALTER TABLE for this column, and its quoted name.
-    fn alter(&self) -> (String, String) {
-        let name = quote_identifier(&self.column.name);
-        (format!("ALTER TABLE {} ALTER {name}", names::relation(self.column.table)), name)
-    }
+/// The beginning of ALTER TABLE for a column, and its quoted name. Tables below keep their defaults,
+/// apart from partitions that share an identity.
+fn alter(column: &Column, is_identity: bool) -> (String, String) {
+    let only = if is_identity && is_partitioned(column.table) { "" } else { "ONLY " };
+    let (table, name) = (names::relation(column.table), quote_identifier(&column.name));
+    (format!("ALTER TABLE {only}{table} ALTER {name}"), name)
+}
+
+fn is_partitioned(table: Oid) -> bool {
+    catalog::relation(table).is_some_and(|relation| relation.is_partitioned)
+}
+
+/// The call that makes ids of a shard the default of a column.
+fn adopting(column: &Column, shard: Shard, own_schema: Oid) -> String {
+    let (schema, table) = (names::schema(own_schema), quote_literal(names::relation(column.table)));
+    let (shard, name) = (shard.number(), quote_literal(&column.name));
+    format!("SELECT {schema}.adopt_table({shard}, {table}, {name})")
 }
 
 /// A default that may call `currval()` on the sequence, or a rule that names it, of an owner who
@@ -224,6 +239,8 @@ struct Found {
     type_oid: Oid,
     type_name: String,
     default: Option<String>,
+    /// Whether this is the expression of a generated column.
+    is_generated: bool,
     /// `attidentity`: `a` for ALWAYS, `d` for BY DEFAULT.
     identity: String,
     /// The sequence of the identity, or one that belongs to the column.
@@ -245,7 +262,7 @@ impl Found {
                  ARRAY(SELECT d.refobjid FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.refobjid
                      WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid
                      AND d.refclassid = 'pg_class'::regclass AND s.relkind = 'S' ORDER BY 1),
-                 a.attnum, a.attinhcount = 0 AND a.attnotnull
+                 a.attnum, a.attinhcount = 0 AND a.attnotnull, a.attgenerated <> ''
              FROM pg_attribute AS a
              LEFT JOIN pg_attrdef AS f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
              WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped
@@ -264,6 +281,7 @@ impl Found {
                 sources: row.get(7)?,
                 number: row.get(8)?,
                 fits_identity: row.get(9)?,
+                is_generated: row.get(10)?,
             })
         });
         let table = names::relation(table);
@@ -281,19 +299,21 @@ impl Found {
         let default = default_of(self.column.table, self.number)?;
         let (callee, arguments) = default.call_with_constants(&constants)?;
         let constants: Vec<String> = arguments.iter().map(|one| written(*one)).collect();
-        let call = |name: &str| format!("{name}({})", constants.join(", "));
+        // Written so that it means the same with any settings of a session.
+        let set_default = |name: &str| {
+            let alter = alter(&self.column, false).0;
+            format!("{alter} SET DEFAULT {name}({})", constants.join(", "))
+        };
         if callee.to_u32() == pg_sys::F_NEXTVAL {
-            return Some(Generator {
-                call: call("nextval"),
-                is_nextval: true,
-                shard: None,
-                epoch: None,
-            });
+            return Some(Generator { restore: set_default("nextval"), shard: None, epoch: None });
         }
         let function = catalog::function(callee)?;
         let generated = generated::by_call(&function, &arguments, own_schema)?;
         let schema = names::raw_schema(function.schema);
-        let call = call(&quote_qualified_identifier(&schema, &function.name));
+        let restore = match generated {
+            Generated::Function(shard, _) => adopting(&self.column, shard, own_schema),
+            _ => set_default(&quote_qualified_identifier(&schema, &function.name)),
+        };
         let (shard, epoch) = match generated {
             Generated::Function(shard, sequence) => (Some(shard), Some(sequence.epoch)),
             Generated::Setting => (None, None),
@@ -305,7 +325,7 @@ impl Found {
             Generated::Sequence(shard, epoch) => (shard, epoch),
             Generated::Node(epoch) => (Shard::new(placement::local_group()), epoch),
         };
-        Some(Generator { call, is_nextval: false, shard, epoch })
+        Some(Generator { restore, shard, epoch })
     }
 
     fn check_type(&self) -> Result<(), Error> {

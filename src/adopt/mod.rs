@@ -16,7 +16,6 @@
 
 pub mod adopted;
 mod adoption;
-mod below;
 mod carry_out;
 mod check;
 mod functions;

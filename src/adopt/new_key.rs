@@ -4,9 +4,9 @@ use crate::adopt::key_column::KeyColumn;
 use crate::adopt::rights;
 use crate::adopt::table::{check_unchanged, next_id_of, set_default};
 use crate::error::Error;
-use crate::pg::catalog;
 use crate::pg::locks;
 use crate::pg::names;
+use crate::pg::roles;
 use crate::shard::definition::Definition;
 use crate::shard::trust::Trust;
 use pgrx::pg_sys::{self, Oid};
@@ -21,16 +21,12 @@ pub fn adopt_new_key(
     definition: &Definition,
     own_schema: Oid,
 ) -> Result<(), Error> {
-    let relation = catalog::relation(table).ok_or(Error::TableMissing(table))?;
-    if !catalog::has_rights_of(catalog::current_role(), relation.owner) {
-        return Err(Error::NotTableOwner(names::relation(table)));
-    }
-    let trust = Trust::by_rights_of(relation.owner);
+    let trust = Trust::by_rights_of(roles::own_table(table)?.owner);
     let next_id = next_id_of(definition, own_schema, trust)?;
     let key = KeyColumn::find(table, Some(name.to_owned()), definition, own_schema)?;
     key.check_sources()?;
-    rights::check_writers(table, definition, own_schema)?;
-    locks::lock_function(next_id, pg_sys::AccessShareLock);
+    rights::check_writers(&key, definition, own_schema)?;
+    locks::lock_function(next_id, pg_sys::AccessShareLock)?;
     check_unchanged(definition, own_schema, trust, next_id)?;
     let change = key.change(&names::schema(definition.schema));
     set_default(&change, None, definition)?;

@@ -1,11 +1,12 @@
 //! The first part of an adoption: finds the original, and reads its constants.
 
 use crate::adopt::adopted::{self, KEPT};
-use crate::adopt::adoption::{Adoption, KnownFrom};
+use crate::adopt::adoption::{self, Adoption, KnownFrom};
 use crate::arguments;
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
+use crate::pg::roles;
 use crate::pg::spi::select;
 use crate::pg::window;
 use crate::sequence::IdSequence;
@@ -41,7 +42,7 @@ impl AdoptionRequest {
             Some(oid) => self.function_that_is_named(oid, existing)?,
             None => self.only_original(existing)?,
         };
-        check_owner(&function)?;
+        check_may_replace(&function)?;
         self.read_constants(function)
     }
 
@@ -159,6 +160,7 @@ impl AdoptionRequest {
             source,
             parts,
             sequence,
+            sequence_was: adoption::named(sequence.oid),
             columns: vec![],
             callers: Callers::default(),
             existing,
@@ -193,13 +195,12 @@ fn agree<T: PartialEq>(
 }
 
 /// Checks that the caller has the privileges of the function's owner, with which the shard's
-/// functions are created.
-pub fn check_owner(function: &Function) -> Result<(), Error> {
-    if catalog::has_rights_of(catalog::current_role(), function.owner) {
-        Ok(())
-    } else {
-        Err(Error::NotOwner(names::function(function.oid)))
+/// functions are created, and may use their schema.
+pub fn check_may_replace(function: &Function) -> Result<(), Error> {
+    if !catalog::has_rights_of(catalog::current_role(), function.owner) {
+        return Err(Error::NotOwner(names::function(function.oid)));
     }
+    roles::check_may_use_schema(function.schema, catalog::current_role())
 }
 
 /// The only function of a schema that is the original, of the candidates by their schema and owner.

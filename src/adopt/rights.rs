@@ -1,5 +1,6 @@
 //! Whether the roles that can insert before an adoption can insert after it.
 
+use crate::adopt::key_column::KeyColumn;
 use crate::error::{Error, listed};
 use crate::pg::catalog::{self, Function};
 use crate::pg::deadline::Deadline;
@@ -72,20 +73,21 @@ pub fn check_callers(function: &Function, sequence: Oid, own_schema: Oid) -> Res
     Err(Error::CallersWithoutExecute { function, needs, roles })
 }
 
-/// Checks the privileges of the function's owner. The functions of the shard are created as this
-/// role.
-pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<(), Error> {
-    let query = "SELECT has_schema_privilege($1, $2, 'CREATE')";
-    let arguments = [function.owner.into(), function.schema.into()];
-    let role = || names::role(function.owner);
-    if select(query, &arguments, |row| row.get::<bool>(1)) != [true] {
-        return Err(Error::NoCreateOnSchema { name: names::schema(function.schema), role: role() });
-    }
-    roles::check_may_use_schema(own_schema, function.owner)
+/// Checks the privileges of the function's owner. The functions of the shard, which name its
+/// sequence, are created as this role.
+pub fn check_owner_can_create(
+    function: &Function,
+    sequence: Oid,
+    own_schema: Oid,
+) -> Result<(), Error> {
+    roles::check_may_create_in(function.schema, function.owner)?;
+    let used = catalog::relation(sequence).map(|sequence| sequence.schema);
+    let mut used = used.into_iter().chain([own_schema]);
+    used.try_for_each(|schema| roles::check_may_use_schema(schema, function.owner))
 }
 
-/// The table and all relations through which a role can insert into it: its partitions, the tables
-/// that inherit from it, and updatable views.
+/// The table and all updatable views through which a role can insert into it; and its partitions,
+/// if they get the default, too.
 ///
 /// Any role can create a view of the table, and permit all to insert through it. So a view counts
 /// if its owner has the rights of the table's. Until then PostgreSQL is not asked whether it is
@@ -96,9 +98,9 @@ pub fn check_owner_can_create(function: &Function, own_schema: Oid) -> Result<()
 /// # Errors
 ///
 /// Another session has locked such a view.
-fn places_of(table: Oid) -> Result<Vec<Oid>, Error> {
+fn places_of(table: Oid, with_partitions: bool) -> Result<Vec<Oid>, Error> {
     let query = "SELECT DISTINCT next.place, next.is_view FROM unnest($1) AS p(place), LATERAL (
-             SELECT inhrelid, false FROM pg_inherits WHERE inhparent = p.place
+             SELECT inhrelid, false FROM pg_inherits WHERE inhparent = p.place AND $4
              UNION ALL SELECT w.ev_class, true FROM pg_depend AS d JOIN pg_rewrite AS w ON w.oid = d.objid
                  JOIN pg_class AS v ON v.oid = w.ev_class AND v.relkind = 'v'
                  WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
@@ -111,7 +113,8 @@ fn places_of(table: Oid) -> Result<Vec<Oid>, Error> {
     let (mut places, mut last) = (vec![table], vec![table]);
     for _ in 0..DEPTH_MAX {
         let next = || {
-            let arguments = [last.clone().into(), places.clone().into(), table.into()];
+            let (last, known) = (last.clone(), places.clone());
+            let arguments = [last.into(), known.into(), table.into(), with_partitions.into()];
             select_by_index(query, &arguments, |row| {
                 Some((row.get::<Oid>(1)?, row.get::<bool>(2)?))
             })
@@ -182,16 +185,21 @@ fn writers_without_rights() -> String {
 }
 
 /// Checks that each role that can insert into the table can also generate ids of the shard. That
-/// includes roles that insert into one of its partitions or through an updatable view, because a
-/// default runs with the privileges of the inserting role.
-pub fn check_writers(table: Oid, definition: &Definition, own_schema: Oid) -> Result<(), Error> {
+/// includes roles that insert through an updatable view, because a default runs with the privileges
+/// of the inserting role.
+pub fn check_writers(
+    key: &KeyColumn,
+    definition: &Definition,
+    own_schema: Oid,
+) -> Result<(), Error> {
+    let table = key.column.table;
     let Some(next_id) = catalog::function_in(definition.schema, "next_id", &[]) else {
         return Ok(());
     };
     let Some(needs) = shard_next_id(own_schema) else { return Ok(()) };
     let sequence = definition.sequence.oid;
     let arguments = [
-        places_of(table)?.into(),
+        places_of(table, key.changes_partitions())?.into(),
         definition.schema.into(),
         sequence.into(),
         next_id.oid.into(),

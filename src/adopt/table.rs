@@ -1,6 +1,5 @@
 //! `adopt_table`: a table with a serial key continues with ids of a shard.
 
-use crate::adopt::below;
 use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
 use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables, newest_key};
@@ -14,7 +13,8 @@ use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
-use crate::pg::spi::{self, select};
+use crate::pg::roles;
+use crate::pg::spi::{self, select, select_by_index};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::{refusal, visit};
@@ -67,34 +67,32 @@ pub fn adopt_table(
     let dry_run = not_null(dry_run, Argument::DryRun)?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     let schema = schema.map(arguments::schema_name).transpose()?;
-    let relation = catalog::relation(table).ok_or(Error::TableMissing(table))?;
-    if !catalog::has_rights_of(catalog::current_role(), relation.owner) {
-        return Err(Error::NotTableOwner(names::relation(table)).into());
-    }
+    let relation = roles::own_table(table)?;
     guc::with_own_settings_and_limit(|| {
         if !dry_run {
             prevent_if_read_only("adopt_table()");
         }
         let definition = find_definition(shard, schema.as_deref())?;
         let trust = Trust::of_table(&relation, definition.schema, schema.is_some());
-        // The table's default will call the shard's next_id().
-        let next_id = next_id_of(&definition, own_schema, trust)?;
-        check_is_table(table, &definition)?;
-        let find = |name| find_column(table, name, &definition, own_schema, dry_run);
-        let mut key = find(column)?;
+        check_is_table(table)?;
+        let find = || find_column(table, column.clone(), &definition, own_schema, dry_run);
+        let (mut key, mut next_id) = (find()?, Oid::INVALID);
         let has_ids = matches!(key.keys, Keys::Shard);
+        // The way back needs no shard that is complete and trusted.
         if !has_ids {
-            check_before_locks(&key, &definition, own_schema, schema.is_some())?;
+            // The table's default will call this function.
+            next_id = next_id_of(&definition, own_schema, trust)?;
+            check_before_locks(&key, &definition, own_schema)?;
             trust.announce(shard, definition.schema);
         }
         let columns = [key.column.clone()];
         if !dry_run {
             lock(&key, &definition, next_id)?;
             check_unchanged(&definition, own_schema, trust, next_id)?;
-            check_is_table(table, &definition)?;
+            check_is_table(table)?;
             let before = key;
-            key = find(Some(before.column.name))?; // it may have changed before we got the lock
-            check_under_locks(&key, &before.sources, &definition, schema.is_some())?;
+            key = find()?; // it may have changed before we got the lock
+            check_under_locks(&key, &before)?;
         }
         // The way back does not need it.
         let is_unread = has_ids && placement::first_distributed([table].into_iter()).is_some();
@@ -115,7 +113,8 @@ pub fn adopt_table(
             key.column.name,
             newest.map(|(newest, _)| newest),
             has_ids || !dry_run,
-            change.map(|change| format!("{lock};\n{change};")),
+            // Without the checks, and without setting the sequence.
+            change.map(|change| names::commented(&format!("{lock};\n{change}"))),
             way_back,
         );
         Ok(TableIterator::once(row))
@@ -128,27 +127,45 @@ fn check_before_locks(
     key: &KeyColumn,
     definition: &Definition,
     own_schema: Oid,
-    names_schema: bool,
 ) -> Result<(), Error> {
-    below::check(key.column.table, &key.keys, definition, names_schema)?;
-    rights::check_writers(key.column.table, definition, own_schema)?;
+    locks::check_schema_of(key.column.table)?;
+    roles::check_may_use_schema(definition.schema, catalog::current_role())?;
+    check_partitions(key)?;
+    rights::check_writers(key, definition, own_schema)?;
     check_dependents(key)?;
     key.check_sources()?;
     check_not_closed(definition)
 }
 
-/// Checks what may have changed until the locks were available. The keys came from these sequences.
-fn check_under_locks(
-    key: &KeyColumn,
-    sources: &[Oid],
-    definition: &Definition,
-    names_schema: bool,
-) -> Result<(), Error> {
-    if key.sources != sources {
+/// Checks what may have changed until the locks were available.
+fn check_under_locks(key: &KeyColumn, before: &KeyColumn) -> Result<(), Error> {
+    if key.column != before.column || key.sources != before.sources {
         return Err(Error::TableChanged(names::relation(key.column.table)));
     }
-    below::check(key.column.table, &key.keys, definition, names_schema)?;
+    check_partitions(key)?;
     check_dependents(key)
+}
+
+/// From PostgreSQL 17 on, partitions share the identity of their table, and lose it together. They
+/// get the default instead, so this checks that the owner of the table is also theirs.
+fn check_partitions(key: &KeyColumn) -> Result<(), Error> {
+    let table = key.column.table;
+    let query = format!(
+        "SELECT c.oid, c.relowner FROM ({}) AS t JOIN pg_class AS c ON c.oid = relid
+         WHERE c.relowner <> (SELECT relowner FROM pg_class WHERE oid = $1) LIMIT 1",
+        catalog::tree_of("$1")
+    );
+    if !key.changes_partitions() {
+        return Ok(());
+    }
+    let other = select_by_index(&query, &[table.into()], |row| {
+        Some(Error::PartitionOfAnother {
+            partition: names::relation(row.get(1)?),
+            owner: names::role(row.get(2)?),
+            table: names::relation(table),
+        })
+    });
+    other.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Checks that nothing else depends on the sequence of an identity.
@@ -168,7 +185,7 @@ fn check_not_closed(definition: &Definition) -> Result<(), Error> {
 /// Locks the column, and before it what other roles can lock as long as they like.
 fn lock(key: &KeyColumn, definition: &Definition, next_id: Oid) -> Result<(), Error> {
     locks::lock_schema_in_time(definition.schema)?;
-    locks::lock_function(next_id, pg_sys::AccessShareLock);
+    locks::lock_function(next_id, pg_sys::AccessShareLock)?;
     locks::lock_in_time(definition.sequence.oid, pg_sys::RowExclusiveLock)?;
     check_not_closed(definition)?;
     let (columns, dropped) = ([key.column.clone()], key.dropped_sequence());
@@ -182,7 +199,8 @@ fn check_newest(
     definition: &Definition,
     owner: Oid,
 ) -> Result<(), Error> {
-    let may_advance = visit::may_be_updated_by(definition.sequence.oid, owner);
+    let may_advance = visit::may_be_updated_by(definition.sequence.oid, owner)
+        && definition::find(definition.shard).is_ok();
     let way = |value| may_advance.then(|| columns::advance_statement(definition.shard, value));
     check_not_ahead(newest, definition.sequence, KEY_AHEAD_MAX_MS, way)
 }
@@ -216,8 +234,6 @@ fn find_column(
     match key.keys {
         Keys::Shard if !dry_run => Err(Error::HasIdsAlready {
             column: key.column.qualified(),
-            table: names::relation(table),
-            name: key.column.name,
             shard: definition.shard.number(),
         }),
         _ => Ok(key),
@@ -269,8 +285,10 @@ pub fn next_id_of(definition: &Definition, own_schema: Oid, trust: Trust) -> Res
 
 /// Checks that the relation is a table, and not a partition, whose rows mostly come through the
 /// table above it.
-fn check_is_table(table: Oid, definition: &Definition) -> Result<(), Error> {
-    let query = "SELECT relkind::text, pg_partition_root(oid)::oid FROM pg_class WHERE oid = $1";
+fn check_is_table(table: Oid) -> Result<(), Error> {
+    let query = "SELECT CASE WHEN pg_is_other_temp_schema(relnamespace) THEN 'other' ELSE relkind::text END,
+             pg_partition_root(oid)::oid
+         FROM pg_class WHERE oid = $1";
     let found =
         select(query, &[table.into()], |row| Some((row.get::<String>(1)?, row.get::<Oid>(2))));
     let Some((kind, root)) = found.into_iter().next() else {
@@ -280,11 +298,12 @@ fn check_is_table(table: Oid, definition: &Definition) -> Result<(), Error> {
     let kind = match kind.as_str() {
         "r" | "p" => match root.filter(|root| *root != table) {
             Some(root) => {
-                let (root, shard) = (names::relation(root), definition.shard.number());
-                return Err(Error::TableIsPartition { table: name, root, shard });
+                let root = names::relation(root);
+                return Err(Error::TableIsPartition { table: name, root });
             }
             None => return Ok(()),
         },
+        "other" => "a temporary table of another session",
         "v" => "a view",
         "m" => "a materialized view",
         "f" => "a foreign table",

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
 use crate::pg::lock_waits;
-use crate::pg::locks::{self, Attempts};
+use crate::pg::locks::{self, Attempts, Busy};
 use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi::{self, select_by_index};
@@ -81,10 +81,13 @@ fn wait_until_past(
     too_far: impl FnOnce(i64) -> Error,
 ) -> Result<(), Error> {
     let ahead_ms = || ms - now_ms(epoch);
-    if ahead_ms() > longest.as_millis() as i64 {
-        return Err(too_far(ahead_ms()));
-    }
+    let until = Instant::now() + longest;
     while ahead_ms() >= 0 {
+        // The clock may also be set back meanwhile.
+        let left = until.saturating_duration_since(Instant::now());
+        if ahead_ms() > left.as_millis() as i64 {
+            return Err(too_far(ahead_ms()));
+        }
         wait_event::pause(WaitEvent::ClockTick, Duration::from_millis(1));
     }
     Ok(())
@@ -183,7 +186,9 @@ pub fn lock_out_writers(
     sequences: &[Oid],
     check: impl Fn() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    sequences.iter().try_for_each(|sequence| locks::lock_schema_of(*sequence))?;
+    for sequence in sequences.iter().filter_map(|oid| catalog::relation(*oid)) {
+        locks::lock_schema_in_time(sequence.schema)?;
+    }
     let attempts_before = Cell::new(0);
     locks::lock_all(|attempts| {
         let number = attempts_before.replace(attempts_before.get() + 1);
@@ -282,7 +287,7 @@ fn lock_table(
         }
         _ => attempts.lock_with_children(table, mode, check)?,
     };
-    attempts.wait(table, || locks::lock_schema_of(table))?;
+    attempts.lock_schema_of(table)?;
     if !matches!(lock, TableLock::AgainstWriters) {
         let names = || columns.iter().map(|column| column.name.as_str());
         locked.iter().for_each(|one| attempts.lock_rows(*one, names()));
@@ -299,8 +304,11 @@ fn lock_on_other_nodes(columns: &[Column], lock: TableLock) {
     }
 }
 
-fn writers_busy(relation: Oid) -> Error {
-    Error::WritersBusy { name: names::relation(relation) }
+fn writers_busy(busy: Busy) -> Error {
+    match busy {
+        Busy::Relation(relation) => Error::WritersBusy { name: names::relation(relation) },
+        _ => locks::not_available(busy),
+    }
 }
 
 /// Runs `f`, which replaces or drops these functions of the shard, and creates others, while
@@ -319,7 +327,8 @@ pub fn change_functions<T>(
         // the object, for which DROP FUNCTION waits.
         for function in changed {
             guc::with_lock_timeout(left(), || {
-                locks::lock_function(*function, pg_sys::AccessExclusiveLock);
+                let mode = pg_sys::AccessExclusiveLock;
+                locks::lock_object(pg_sys::ProcedureRelationId, *function, 0, mode);
             });
             guc::with_lock_timeout(left(), || locks::lock_row_of_function(*function));
         }

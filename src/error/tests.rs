@@ -34,13 +34,15 @@ impl Example for String {
             "NoRightOnSchema.name" | "NoCreateOnSchema.name" => "insta5",
             "NoCreateOnDatabase.name" => "app",
             "TableIsPartition.table" => "insta5.photos_p20261101",
-            "ColumnMissing.column" | "ColumnNotBigint.column" | "HasIdsAlready.name" => "id",
+            "ColumnMissing.column" | "ColumnNotBigint.column" => "id",
+            "ObjectLocked.object" => "relation insta5.photos",
             "NewKeyKept.name" | "TablePlacedElsewhere.column" | "TriggerColumnMissing.column" => {
                 "id"
             }
             "ShardAmbiguous.definitions" => "insta5.shard_5() of role app",
             "TableNotTrusted.table" => "insta5.comments",
             "TableNotTrusted.tie" => "A foreign key of it references table insta5.photos.",
+            "PartitionOfAnother.partition" => "insta5.photos_p20261101",
             "TableNotTrusted.own" => "insta5.photos",
             "SequenceIsCounter.name" => "public.photos_id_seq",
             "FunctionExists.function" if values == Values::Others => "insta5.epoch()",

@@ -141,6 +141,11 @@ fn convert_columns(
     let locked = lock_out_writers_if_available(columns, TableLock::ToAlterOnly, |column, why| {
         warn_kept(column, WhyKept::Fails(why.in_one_line()));
     })?;
+    // The trigger names the shard.
+    let now = definition::in_schema_by_number(definition.schema, definition.shard);
+    if now.as_ref() != Some(definition) {
+        return Err(Error::ShardChanged(definition.shard.number()));
+    }
     parts.check_next_id(definition.schema, definition.sequence)?;
     // The function, the defaults and the owners may have changed before we got the locks. A column
     // that has come since is left for another call.

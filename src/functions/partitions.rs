@@ -12,7 +12,7 @@ use crate::pg::deadline::Deadline;
 use crate::pg::default::default_of;
 use crate::pg::dependents;
 use crate::pg::guc;
-use crate::pg::locks::{self, Attempts};
+use crate::pg::locks::{self, Attempts, Busy};
 use crate::pg::names;
 use crate::pg::parsed_body::Expression;
 use crate::pg::partitions::{self, Range};
@@ -111,6 +111,7 @@ fn create_id_partitions(
         if missing.is_empty() {
             return Ok(vec![]);
         }
+        roles::check_may_create_in(parent.relation.schema, parent.relation.owner)?;
         // First what waits for other roles: each with CREATE on the schema can keep a name busy.
         let limit = Deadline::after(guc::lock_limit());
         let create = |range| Ok::<_, Error>((parent.create_table(range, epoch, limit)?, range));
@@ -183,6 +184,7 @@ fn drop_old_id_partitions(
         }
         // All other sessions would wait behind this one for a table that it must not touch.
         for partition in &over {
+            parent.check_may_remove(*partition, detach)?;
             related::check(parent.oid, removal_of(*partition, detach))?;
         }
         check_dependents(&over, detach)?;
@@ -193,7 +195,7 @@ fn drop_old_id_partitions(
         loop {
             let lock = || Parent::lock(table.0, pg_sys::AccessExclusiveLock);
             let parent = match attempts.counting(lock) {
-                Err(busy @ Error::RelationLocked { .. }) => {
+                Err(busy @ Error::ObjectLocked { .. }) => {
                     attempts.pause().map_err(|_| busy)?;
                     continue;
                 }
@@ -233,13 +235,13 @@ impl Parent {
     fn lock(oid: Oid, mode: u32) -> Result<Parent, Error> {
         // The schema first, as a transaction does that grants privileges on it and then changes
         // the table.
-        let schema = check_owner(oid)?.schema;
+        let schema = roles::own_table(oid)?.schema;
         guc::with_lock_limit(|| locks::lock_schema_in_time(schema))?;
         let lock = || locks::in_time(|| locks::lock_relation(oid, mode));
         let locked = guc::with_lock_limit(lock);
-        locked.ok_or_else(|| locks::not_available(oid))?;
+        locked.ok_or_else(|| locks::not_available(Busy::Relation(oid)))?;
         // Its owner or its schema may have changed by now, or it may be gone.
-        let relation = check_owner(oid)?;
+        let relation = roles::own_table(oid)?;
         if relation.schema != schema {
             return Err(Error::TableChanged(names::relation(oid)));
         }
@@ -540,6 +542,25 @@ impl Parent {
         }
     }
 
+    /// Checks that the caller may use the schema of a partition and drop it, or that the owner of
+    /// the table may name it, to detach it.
+    fn check_may_remove(&self, partition: Oid, detach: bool) -> Result<(), Error> {
+        locks::check_schema_of(partition)?;
+        let Some(Relation { owner, schema, .. }) = catalog::relation(partition) else {
+            return Ok(());
+        };
+        if let Change::Detach(_) = removal_of(partition, detach) {
+            roles::check_may_use_schema(schema, self.relation.owner)?;
+        }
+        let role = catalog::current_role();
+        let may_drop = catalog::has_rights_of(role, owner) || catalog::owns_schema(schema, role);
+        if may_drop || detach {
+            Ok(())
+        } else {
+            Err(Error::NotTableOwner(names::relation(partition)))
+        }
+    }
+
     /// Within an attempt: takes all locks that the removal of these partitions needs beside that on
     /// the table. Their names and references are stable only then.
     fn lock_to_remove(
@@ -550,7 +571,7 @@ impl Parent {
     ) -> Result<(), Error> {
         for partition in partitions {
             attempts.lock(*partition, pg_sys::AccessExclusiveLock);
-            attempts.wait(*partition, || locks::lock_schema_of(*partition))?;
+            attempts.lock_schema_of(*partition)?;
             attempts.lock_rows(*partition, iter::empty());
             related::lock_and_check(self.oid, removal_of(*partition, detach), attempts)?;
         }
@@ -626,15 +647,6 @@ fn partition_label(range: Range, epoch: Epoch) -> String {
     let query = "SELECT to_char(utc, CASE WHEN utc = date_trunc('day', utc) THEN '\"p\"YYYYMMDD' ELSE '\"p\"YYYYMMDD_HH24MISS' END)
          FROM (SELECT $1 AT TIME ZONE interval '0' AS utc) AS t";
     select(query, &[names::timestamp(begins).into()], |row| row.get(1)).pop().unwrap_or_default()
-}
-
-fn check_owner(table: Oid) -> Result<Relation, Error> {
-    let relation = catalog::relation(table).ok_or(Error::TableMissing(table))?;
-    if catalog::has_rights_of(catalog::current_role(), relation.owner) {
-        Ok(relation)
-    } else {
-        Err(Error::NotTableOwner(names::relation(table)))
-    }
 }
 
 /// The start of each period, from the one that contains `from` to the one `ahead` periods after the

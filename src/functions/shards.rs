@@ -9,6 +9,7 @@ use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::Regnamespace;
+use crate::pg::roles;
 use crate::pg::spi;
 use crate::pg::subtransaction;
 use crate::pg::text::Word;
@@ -62,19 +63,24 @@ fn create_shard(
         // Without a lock: most calls with if_not_exists find nothing to create, and the owner of a
         // shard that the caller does not trust could hold the locks on it. And a role that may
         // create nothing gets no lock: its session keeps locks until the client has read the error.
-        if let Some(existing) = definition::find(shard)? {
-            check_same(&existing, if_not_exists, schema.as_deref(), epoch, trust)?;
-            let parts = ShardParts::of(&existing, own_schema);
+        let found = definition::find(shard)?;
+        if let Some(existing) = &found {
+            check_same(existing, if_not_exists, schema.as_deref(), epoch, trust)?;
+            let parts = ShardParts::of(existing, own_schema);
             if parts.missing_functions(existing.schema, existing.sequence)?.is_empty() {
                 trust.announce(shard, existing.schema);
                 ErrorReport::from(Error::ShardKept(shard.number())).report(PgLogLevel::NOTICE);
                 return Ok(Regnamespace(existing.schema));
             }
-            parts.check_may_complete(&existing)?;
+            parts.check_may_complete(existing)?;
         } else {
             check_may_make(&new, if_not_exists, trust)?;
         }
         ddl::lock_number(shard)?;
+        if let Some(incomplete) = found {
+            // Before the lock that it would wait for itself.
+            ddl::wait_for_other_generators(incomplete.schema, incomplete.sequence.oid)?;
+        }
         let existing = match if_not_exists {
             true => lookup::find_to_change(shard, pg_sys::AccessShareLock)?,
             false => definition::find(shard)?,
@@ -86,11 +92,8 @@ fn create_shard(
             return Ok(Regnamespace(existing.schema));
         }
         check_may_make(&new, if_not_exists, trust)?;
-        let examine = |sequence| {
-            generator::examine(sequence)?;
-            check_has_no_other_use(sequence, shard)
-        };
-        let (made, existing) = new.make(epoch, trust, examine)?;
+        let check = |sequence| check_has_no_other_use(sequence, shard);
+        let (made, existing) = new.make(epoch, trust, check, generator::examine)?;
         if let Some(sequence) = existing {
             warn_if_sequence_is_ahead(shard, sequence);
         }
@@ -193,10 +196,10 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
     prevent_if_read_only("claim_shard()");
     guc::with_own_settings_and_limit(|| {
         // First without a lock: a shard that belongs to another role is not locked.
-        check_owner(&lookup::definition_of(shard)?)?;
+        check_may_replace(&lookup::definition_of(shard)?)?;
         let found = lookup::find_to_change(shard, pg_sys::ShareUpdateExclusiveLock)?;
         let found = found.ok_or_else(|| lookup::missing(shard))?;
-        check_owner(&found)?;
+        check_may_replace(&found)?;
         locks::lock_row_of_function(found.function);
         spi::run(&ShardParts::of(&found, own_schema).definition(found.sequence).replace());
         // The statement names the sequence, whose schema can be another one and can be renamed.
@@ -213,12 +216,13 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
     })
 }
 
-fn check_owner(definition: &Definition) -> Result<(), Error> {
-    if catalog::has_rights_of(catalog::current_role(), definition.owner) {
-        Ok(())
-    } else {
-        Err(Error::NotOwner(names::function(definition.function)))
+/// Checks that the caller may replace the definition.
+fn check_may_replace(definition: &Definition) -> Result<(), Error> {
+    let role = catalog::current_role();
+    if !catalog::has_rights_of(role, definition.owner) {
+        return Err(Error::NotOwner(names::function(definition.function)));
     }
+    roles::check_may_create_in(definition.schema, role)
 }
 
 /// Returns an error for an existing shard, unless the call has if_not_exists, its arguments match

@@ -75,6 +75,11 @@ pub fn may_use_schema(schema: Oid, role: Oid) -> bool {
     has_privilege(pg_sys::NamespaceRelationId, schema, role, pg_sys::ACL_USAGE)
 }
 
+/// Whether the role has CREATE on the schema.
+pub fn may_create_in(schema: Oid, role: Oid) -> bool {
+    has_privilege(pg_sys::NamespaceRelationId, schema, role, pg_sys::ACL_CREATE)
+}
+
 /// Whether the current role may call a function.
 pub fn may_execute(function: Oid) -> bool {
     has_privilege(pg_sys::ProcedureRelationId, function, current_role(), pg_sys::ACL_EXECUTE)

@@ -61,10 +61,7 @@ pub fn lock_schema(schema: Oid) -> bool {
 /// error ends.
 pub fn lock_schema_in_time(schema: Oid) -> Result<bool, Error> {
     check_may_lock(schema)?;
-    in_time(|| lock_schema(schema)).ok_or_else(|| Error::SchemaLocked {
-        schema: names::schema(schema),
-        owner: names::role(catalog::schema_owner(schema).unwrap_or(Oid::INVALID)),
-    })
+    in_time(|| lock_schema(schema)).ok_or_else(|| not_available(Busy::Schema(schema)))
 }
 
 /// A role that may not use the schema can pass OIDs of what it owns there, but must not keep others
@@ -205,15 +202,6 @@ fn lock_row(row: &Row, mode: pg_sys::LockTupleMode::Type) -> Option<pg_sys::TM_R
     }
 }
 
-/// The same for the schema of a relation, if that exists.
-pub fn lock_schema_of(relation: Oid) -> Result<(), Error> {
-    if let Some(relation) = catalog::relation(relation) {
-        check_may_lock(relation.schema)?;
-        lock_schema(relation.schema);
-    }
-    Ok(())
-}
-
 /// Checks that the current role may use the schema of a relation, if that exists.
 pub fn check_schema_of(relation: Oid) -> Result<(), Error> {
     catalog::relation(relation).map_or(Ok(()), |relation| check_may_lock(relation.schema))
@@ -238,7 +226,7 @@ pub fn lock_in_time(relation: Oid, mode: u32) -> Result<(), Error> {
     // A subtransaction for each relation would take longer with each lock of the session.
     let is_locked =
         lock_unless_locked(relation, mode) || in_time(|| lock_relation(relation, mode)).is_some();
-    if is_locked { Ok(()) } else { Err(not_available(relation)) }
+    if is_locked { Ok(()) } else { Err(not_available(Busy::Relation(relation))) }
 }
 
 /// Half of the number of objects that all sessions together can lock.
@@ -277,9 +265,19 @@ pub struct Attempts {
     longest: Duration,
     left: Duration,
     started: Cell<Instant>,
-    /// The relation whose lock another session had last.
-    busy: Cell<Oid>,
+    /// What another session had locked last.
+    busy: Cell<Busy>,
 }
+
+/// What another session has locked.
+#[derive(Clone, Copy)]
+pub enum Busy {
+    Relation(Oid),
+    Function(Oid),
+    Schema(Oid),
+}
+
+const NOTHING: Busy = Busy::Relation(Oid::INVALID);
 
 impl Attempts {
     pub fn new() -> Attempts {
@@ -287,7 +285,7 @@ impl Attempts {
     }
 
     fn of_at_most(longest: Duration) -> Attempts {
-        let (started, busy) = (Cell::new(Instant::now()), Cell::new(Oid::INVALID));
+        let (started, busy) = (Cell::new(Instant::now()), Cell::new(NOTHING));
         Attempts { longest, left: guc::lock_limit(), started, busy }
     }
 
@@ -317,9 +315,8 @@ impl Attempts {
         result
     }
 
-    /// Pauses after a failed attempt. If the time is over, returns the relation whose lock another
-    /// session has.
-    pub fn pause(&mut self) -> Result<(), Oid> {
+    /// Pauses after a failed attempt. If the time is over, returns what another session has locked.
+    pub fn pause(&mut self) -> Result<(), Busy> {
         let pause = self.started.get().elapsed().max(PAUSE_MIN);
         self.left = self.left.saturating_sub(pause * 2);
         if self.left.is_zero() {
@@ -332,7 +329,11 @@ impl Attempts {
     /// Within an attempt: runs `f`, which waits for a lock on this relation, or for those that go
     /// with it, or changes the relation. Its waits have the rest of the attempt's time.
     pub fn wait<T>(&self, relation: Oid, f: impl FnOnce() -> T) -> T {
-        self.busy.set(relation);
+        self.wait_for(Busy::Relation(relation), f)
+    }
+
+    fn wait_for<T>(&self, busy: Busy, f: impl FnOnce() -> T) -> T {
+        self.busy.set(busy);
         let left = self.longest.saturating_sub(self.started.get().elapsed());
         lock_waits::limit(guc::lock_limit().min(left), f)
     }
@@ -340,6 +341,15 @@ impl Attempts {
     /// Within an attempt: locks a relation, or a dropped one without effect.
     pub fn lock(&self, relation: Oid, mode: u32) {
         self.wait(relation, || lock_relation(relation, mode));
+    }
+
+    /// Within an attempt: locks the schema of a relation, if that exists.
+    pub fn lock_schema_of(&self, relation: Oid) -> Result<(), Error> {
+        if let Some(relation) = catalog::relation(relation) {
+            check_may_lock(relation.schema)?;
+            self.wait_for(Busy::Schema(relation.schema), || lock_schema(relation.schema));
+        }
+        Ok(())
     }
 
     /// Within an attempt: locks the rows of a locked relation and of these of its columns, before
@@ -376,10 +386,10 @@ impl Attempts {
     }
 }
 
-/// Makes [`Attempts`] until one has all locks. Otherwise returns the relation whose lock another
-/// session has. Once other sessions wait for these locks, each further wait lasts at most
+/// Makes [`Attempts`] until one has all locks. Otherwise returns what another session has locked.
+/// Once other sessions wait for these locks, each further wait lasts at most
 /// [`SHORT`].
-pub fn lock_all(lock: impl Fn(&Attempts) -> Result<(), Error>) -> Result<Result<(), Oid>, Error> {
+pub fn lock_all(lock: impl Fn(&Attempts) -> Result<(), Error>) -> Result<Result<(), Busy>, Error> {
     let mut attempts = Attempts::new();
     while !attempts.attempt(|attempts| lock(attempts).map(|()| true))? {
         if let Err(busy) = attempts.pause() {
@@ -392,17 +402,17 @@ pub fn lock_all(lock: impl Fn(&Attempts) -> Result<(), Error>) -> Result<Result<
 
 /// The same for the locks of these items, such as the columns of a table. If no attempt has got all
 /// of them, takes those of as many items as possible, within [`SHORT`]: first what is available at
-/// once. Returns for each item without its locks the relation whose lock another session has.
+/// once. Returns for each item without its locks what another session has locked.
 pub fn lock_available<T>(
     items: &[T],
     lock: impl Fn(&T, &Attempts) -> Result<(), Error>,
-) -> Result<Vec<Option<Oid>>, Error> {
+) -> Result<Vec<Option<Busy>>, Error> {
     let lock_them = |attempts: &Attempts| items.iter().try_for_each(|item| lock(item, attempts));
     if lock_all(lock_them)?.is_ok() {
         return Ok(vec![None; items.len()]);
     }
     let started = Instant::now();
-    let mut busy = vec![Some(Oid::INVALID); items.len()];
+    let mut busy = vec![Some(NOTHING); items.len()];
     for limit in [Duration::ZERO, SHORT.min(guc::lock_limit())] {
         let count = busy.iter().flatten().count();
         let share = limit.saturating_sub(started.elapsed()) / count.max(1) as u32;
@@ -416,17 +426,33 @@ pub fn lock_available<T>(
     Ok(busy)
 }
 
-/// The error for a lock on a relation that was not available.
-pub fn not_available(relation: Oid) -> Error {
-    let owner = catalog::relation(relation).map_or(Oid::INVALID, |relation| relation.owner);
-    Error::RelationLocked { relation: names::relation(relation), owner: names::role(owner) }
+/// The error for a lock that was not available.
+pub fn not_available(busy: Busy) -> Error {
+    match busy {
+        Busy::Relation(oid) => {
+            let owner = catalog::relation(oid).map_or(Oid::INVALID, |relation| relation.owner);
+            let object = format!("relation {}", names::relation(oid));
+            Error::ObjectLocked { object, owner: names::role(owner) }
+        }
+        Busy::Function(oid) => {
+            let owner = catalog::function(oid).map_or(Oid::INVALID, |function| function.owner);
+            let object = format!("function {}", names::function(oid));
+            Error::ObjectLocked { object, owner: names::role(owner) }
+        }
+        Busy::Schema(schema) => Error::SchemaLocked {
+            schema: names::schema(schema),
+            owner: names::role(catalog::schema_owner(schema).unwrap_or(Oid::INVALID)),
+        },
+    }
 }
 
 /// Keeps the function from being dropped, renamed, moved or given to another role until the
 /// transaction ends. Its owner can still replace its body. In the mode `ShareUpdateExclusiveLock`
-/// only one session at a time has the lock.
-pub fn lock_function(function: Oid, mode: u32) {
-    lock_object(pg_sys::ProcedureRelationId, function, 0, mode);
+/// only one session at a time has the lock. The error names the function if the lock is not
+/// available in time.
+pub fn lock_function(function: Oid, mode: u32) -> Result<(), Error> {
+    let lock = || lock_object(pg_sys::ProcedureRelationId, function, 0, mode);
+    in_time(lock).ok_or_else(|| not_available(Busy::Function(function)))
 }
 
 /// Locks an object of this database until the transaction ends, or a part of it. PostgreSQL locks

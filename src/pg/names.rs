@@ -151,3 +151,9 @@ unsafe fn string(text: *const c_char) -> Option<String> {
 pub fn owned(text: &CStr) -> String {
     text::utf8(text.to_bytes()).to_owned()
 }
+
+/// Statements as a comment, which a session does not run by mistake. A name can contain a line
+/// break.
+pub fn commented(statements: &str) -> String {
+    format!("-- {};", statements.replace('\n', "\n-- ").replace('\r', "\r-- "))
+}

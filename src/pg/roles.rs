@@ -1,7 +1,7 @@
 //! The current role, and its privileges.
 
 use crate::error::Error;
-use crate::pg::catalog;
+use crate::pg::catalog::{self, Relation};
 use crate::pg::names;
 use crate::pg::raw::{Raw, guarded};
 use pgrx::pg_sys::{self, Oid};
@@ -51,4 +51,21 @@ pub fn check_may_use_schema(schema: Oid, role: Oid) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::NoRightOnSchema { name: names::schema(schema), role: names::role(role) })
+}
+
+/// Checks that the role has USAGE and CREATE on the schema.
+pub fn check_may_create_in(schema: Oid, role: Oid) -> Result<(), Error> {
+    if catalog::may_create_in(schema, role) {
+        return check_may_use_schema(schema, role);
+    }
+    Err(Error::NoCreateOnSchema { name: names::schema(schema), role: names::role(role) })
+}
+
+/// The table, which the current role may change as its owner may.
+pub fn own_table(table: Oid) -> Result<Relation, Error> {
+    let relation = catalog::relation(table).ok_or(Error::TableMissing(table))?;
+    if catalog::has_rights_of(catalog::current_role(), relation.owner) {
+        return Ok(relation);
+    }
+    Err(Error::NotTableOwner(names::relation(table)))
 }

@@ -16,7 +16,6 @@ use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::{self, FIRST_DAY_MS, VALUE_MAX};
 use instagram_id_core::layout::Shard;
 use pgrx::PgLogLevel;
-use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal};
@@ -53,17 +52,13 @@ fn max_value() -> String {
 
 /// Checks that the role may create a schema, or objects in the existing one.
 fn check_may_create(existing: Oid, role: Oid) -> Result<(), Error> {
-    let refused = |query: &str, arguments: &[DatumWithOid]| {
-        spi::select(query, arguments, |row| row.get::<String>(1)).pop()
-    };
-    if existing == Oid::INVALID {
-        let query = "SELECT quote_ident(current_database()) WHERE NOT has_database_privilege($1, current_database(), 'CREATE')";
-        refused(query, &[role.into()])
-            .map_or(Ok(()), |name| Err(Error::NoCreateOnDatabase { name, role: names::role(role) }))
-    } else {
-        let query = "SELECT quote_ident(nspname) FROM pg_namespace WHERE oid = $1 AND NOT has_schema_privilege($2, oid, 'CREATE')";
-        refused(query, &[existing.into(), role.into()])
-            .map_or(Ok(()), |name| Err(Error::NoCreateOnSchema { name, role: names::role(role) }))
+    if existing != Oid::INVALID {
+        return roles::check_may_create_in(existing, role);
+    }
+    let query = "SELECT quote_ident(current_database()) WHERE NOT has_database_privilege($1, current_database(), 'CREATE')";
+    match spi::select(query, &[role.into()], |row| row.get::<String>(1)).pop() {
+        Some(name) => Err(Error::NoCreateOnDatabase { name, role: names::role(role) }),
+        None => Ok(()),
     }
 }
 
@@ -93,11 +88,12 @@ impl ShardParts {
 
     /// Creates a shard that no schema defines yet: the schema, the sequence and the functions, as
     /// far as they are missing. Returns the schema, and a sequence that existed before, which must
-    /// pass `examine`.
+    /// pass `check`, and `examine`, which locks it.
     pub fn make(
         mut self,
         epoch: Option<Epoch>,
         trust: Trust,
+        check: impl Fn(Oid) -> Result<(), Error>,
         examine: impl Fn(Oid) -> Result<(), Error>,
     ) -> Result<(Oid, Option<IdSequence>), Error> {
         let mut schema = catalog::schema_oid(&self.schema);
@@ -111,8 +107,13 @@ impl ShardParts {
         }
         let existing_sequence = catalog::relation_oid(SEQUENCE, schema);
         if existing_sequence != Oid::INVALID {
-            self.check_sequence(existing_sequence, examine)?;
+            self.check_owns(existing_sequence)?;
+            check(existing_sequence)?;
+            // Before the lock that it would wait for itself.
             wait_for_other_generators(schema, existing_sequence)?;
+            examine(existing_sequence)?;
+            // The transactions that were waited for may have created another generator.
+            check(existing_sequence)?;
         }
         let left = self.epoch_left(schema, epoch)?;
         let epoch = match left.or(epoch) {
@@ -196,13 +197,8 @@ impl ShardParts {
         Ok(owner)
     }
 
-    /// Checks a sequence that becomes that of the shard.
-    fn check_sequence(
-        &self,
-        sequence: Oid,
-        examine: impl Fn(Oid) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        examine(sequence)?;
+    /// Checks that the owner of the shard has the rights of the owner of its sequence.
+    fn check_owns(&self, sequence: Oid) -> Result<(), Error> {
         let owner = catalog::relation(sequence).map_or(Oid::INVALID, |relation| relation.owner);
         if catalog::has_rights_of(self.owner, owner) {
             Ok(())
@@ -247,7 +243,6 @@ impl ShardParts {
             return Ok(false);
         }
         self.check_may_complete(definition)?;
-        wait_for_other_generators(definition.schema, definition.sequence.oid)?;
         self.as_owner(|| self.make_functions(definition.schema, definition.sequence))
     }
 
@@ -575,7 +570,7 @@ fn comment_on(class: Oid, object: Oid, text: &str) {
 /// If the schema has no `next_id()`, waits for transactions that have taken values from the
 /// sequence: a statement of the portable edition or of a PL/pgSQL original, whose functions were
 /// dropped meanwhile, runs on and could repeat ids of the library.
-fn wait_for_other_generators(schema: Oid, sequence: Oid) -> Result<(), Error> {
+pub fn wait_for_other_generators(schema: Oid, sequence: Oid) -> Result<(), Error> {
     if catalog::function_in(schema, "next_id", &[]).is_some() {
         return Ok(());
     }

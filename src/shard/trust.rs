@@ -61,6 +61,8 @@ pub fn check_part(
 #[derive(Clone, Copy)]
 pub struct Trust {
     role: Oid,
+    /// Whether this is the caller, and not the owner of a table.
+    is_caller: bool,
     schema: SchemaTrust,
     /// The owner of a function that the caller has named.
     named_owner: Option<Oid>,
@@ -83,7 +85,7 @@ impl Trust {
     /// That of the caller, who has named the schema or not.
     pub fn of_caller(names_schema: bool) -> Trust {
         let schema = if names_schema { SchemaTrust::Named } else { SchemaTrust::ByRights };
-        Trust { role: catalog::current_role(), schema, named_owner: None }
+        Trust { role: catalog::current_role(), is_caller: true, schema, named_owner: None }
     }
 
     /// The same for a caller who has named a function with this owner.
@@ -99,12 +101,12 @@ impl Trust {
             (false, true) => SchemaTrust::Named,
             (false, false) => SchemaTrust::ByRights,
         };
-        Trust { role: table.owner, schema, named_owner: None }
+        Trust { role: table.owner, is_caller: false, schema, named_owner: None }
     }
 
     /// That of a role for which nobody has named anything: it trusts only owners with its rights.
     pub fn by_rights_of(role: Oid) -> Trust {
-        Trust { role, schema: SchemaTrust::ByRights, named_owner: None }
+        Trust { role, is_caller: false, schema: SchemaTrust::ByRights, named_owner: None }
     }
 
     /// Whether the role trusts this owner of a function in the schema.
@@ -134,6 +136,7 @@ impl Trust {
                 function: names::function(function),
                 owner,
                 role,
+                is_caller: self.is_caller,
             });
         }
         self.check_schema(shard, schema)
@@ -180,12 +183,17 @@ impl Trust {
         Err(Error::TableNotTrusted { table, owner, tie: tie(), own, role })
     }
 
+    /// Whether the role trusts the owner of the schema for another reason than its rights.
+    pub fn is_of_schema(self, schema: Oid) -> bool {
+        self.schema != SchemaTrust::ByRights && !self.has_owner_with_rights(schema)
+    }
+
     /// A NOTICE for each owner that the role trusts for another reason than its rights, such as a
     /// name that the caller has passed.
     pub fn announce(self, shard: Shard, schema: Oid) {
         let (shard, name) = (shard.number(), names::schema(schema));
         let of_schema = catalog::schema_owner(schema);
-        if self.schema != SchemaTrust::ByRights && !self.has_owner_with_rights(schema) {
+        if self.is_of_schema(schema) {
             let owner = owner_of(schema);
             let trusted = Error::OwnerTrusted { shard, owner, object: format!("schema {name}") };
             ErrorReport::from(trusted).report(PgLogLevel::NOTICE);

@@ -1449,3 +1449,43 @@ fn short_transactions_do_not_prevent_an_adoption() {
         });
     }
 }
+
+mod since_17 {
+    use super::*;
+
+    /// They lose it together with their table, and get the default with it.
+    #[test]
+    fn partitions_share_an_identity() {
+        needs_major(17);
+        let server = Server::start(&[("fsync", "off")]);
+        let mut client = server.connect();
+        run(
+            &mut client,
+            "CREATE EXTENSION instagram_id;
+             SELECT create_shard(5);
+             CREATE TABLE t (id bigint GENERATED ALWAYS AS IDENTITY, n int) PARTITION BY LIST (n);
+             CREATE TABLE one PARTITION OF t FOR VALUES IN (1);
+             CREATE TABLE two PARTITION OF t FOR VALUES IN (2);
+             INSERT INTO t (n) VALUES (1), (2);
+             CREATE ROLE other;
+             GRANT INSERT ON one TO other",
+        );
+        let adopt = "SELECT adopt_table(5, 't', 'id')";
+        let (code, message, _) = error_of(&mut client, adopt);
+        assert_eq!(code, "42501", "{message}");
+        run(&mut client, "REVOKE INSERT ON one FROM other; ALTER TABLE two OWNER TO other");
+        let (code, message, _) = error_of(&mut client, adopt);
+        assert_eq!(
+            (code.as_str(), message.as_str()),
+            ("55000", "partition public.two belongs to role other")
+        );
+        run(&mut client, "ALTER TABLE two OWNER TO CURRENT_USER");
+        let way_back: String = one(&mut client, "SELECT way_back FROM adopt_table(5, 't', 'id')");
+        let shards = "SELECT id_shard(id) FROM t WHERE id > 9 ORDER BY n";
+        run(&mut client, "INSERT INTO t (n) VALUES (1); INSERT INTO two (n) VALUES (2)");
+        assert_eq!(rows(&mut client, shards), ["5", "5"]);
+        run(&mut client, &way_back);
+        run(&mut client, "INSERT INTO one (n) VALUES (1)");
+        assert_eq!(rows(&mut client, "SELECT id FROM t WHERE id < 9 ORDER BY id"), ["1", "2", "3"]);
+    }
+}

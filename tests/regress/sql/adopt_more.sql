@@ -95,14 +95,14 @@ SELECT shard FROM hidden_ids.adopt_shard(520, function => 'insta520.next_id()');
 SET LOCAL ROLE "regress_id app";
 INSERT INTO insta520.photos (title) VALUES ('new') RETURNING id IS NOT NULL AS inserted;
 ROLLBACK;
--- The same for a table: the roles with INSERT on it, on its partitions, and on a view of it.
+-- The same for a table: the roles with INSERT on it, and on a view of it.
 SELECT create_shard(521);
 CREATE TABLE insta521.t (id bigserial, n int) PARTITION BY RANGE (n);
 CREATE TABLE insta521.part PARTITION OF insta521.t FOR VALUES FROM (0) TO (10);
 CREATE VIEW insta521.v AS SELECT * FROM insta521.t;
 CREATE VIEW insta521.sum AS SELECT sum(n) FROM insta521.t;
 GRANT USAGE ON SCHEMA insta521 TO regress_id_group;
-GRANT INSERT ON insta521.part TO regress_id_group;
+GRANT INSERT ON insta521.t TO regress_id_group;
 GRANT INSERT (n) ON insta521.v TO "regress_id app";
 GRANT ALL ON insta521.sum TO regress_id_owner;
 REVOKE EXECUTE ON FUNCTION insta521.next_id() FROM PUBLIC;
@@ -114,7 +114,7 @@ SELECT hint FROM raises('SELECT adopt_table(521, ''insta521.t'', ''id'')');
 ROLLBACK;
 SELECT adopted FROM adopt_table(521, 'insta521.t', 'id');
 SET ROLE regress_id_app;
-INSERT INTO insta521.part (n) VALUES (1);
+INSERT INTO insta521.t (n) VALUES (1);
 SET ROLE "regress_id app";
 INSERT INTO insta521.v (n) VALUES (2);
 RESET ROLE;

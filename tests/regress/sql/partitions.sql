@@ -280,6 +280,15 @@ SELECT * FROM drop_old_id_partitions('owned', '2025-04-01+00', detach => true);
 SELECT min(begins) FROM bounds WHERE parent = 'owned'::regclass;
 RESET ROLE;
 SELECT relowner::regrole FROM pg_class WHERE oid = 'owned_p20250301'::regclass;
+-- The owner of the table must be able to name a partition that is detached.
+CREATE SCHEMA closed;
+ALTER TABLE owned_p20250401 SET SCHEMA closed;
+SELECT * FROM raises($$SELECT drop_old_id_partitions('owned', '2025-05-01+00', detach => true)$$);
+SET ROLE regress_id_owner;
+SELECT message, detail FROM raises($$SELECT drop_old_id_partitions('owned', '2025-05-01+00')$$);
+RESET ROLE;
+ALTER TABLE closed.owned_p20250401 SET SCHEMA parts;
+DROP SCHEMA closed;
 -- A superuser may drop it.
 ALTER TABLE owned_p20250401 OWNER TO regress_id_mallory;
 SELECT * FROM drop_old_id_partitions('owned', '2025-05-01+00');

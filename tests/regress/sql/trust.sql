@@ -473,6 +473,39 @@ SELECT state, message, hint FROM raises('SELECT next_id(9)');
 SELECT schema, can_generate, reason FROM id_shards WHERE shard = 9;
 DROP SCHEMA insta9 CASCADE;
 
+-- The number of a shard leads to no function of its owner. So a hint gives a table that function only if those who use the table trust
+-- its owner.
+CREATE SCHEMA host;
+GRANT USAGE, CREATE ON SCHEMA host TO regress_id_evil, regress_id_app;
+SET ROLE regress_id_evil;
+DO $$ BEGIN PERFORM make_part(11, 'host', 'sequence'), make_part(11, 'host', 'original'); END $$;
+SELECT shard FROM adopt_shard(11, 'host');
+GRANT USAGE ON SEQUENCE host.table_id_seq TO regress_id_app;
+SET ROLE regress_id_app;
+CREATE TABLE host.photos (id bigint DEFAULT next_id(11));
+RESET ROLE;
+SELECT * FROM raises('SELECT unadopt_shard(11)');
+-- The rights of a role are checked before a lock that others wait for: it must be able to use the schema in which it creates something,
+-- and so must the owner whose functions it replaces.
+REVOKE USAGE ON SCHEMA host FROM regress_id_evil;
+SELECT * FROM raises('SELECT unadopt_shard(11)');
+SET ROLE regress_id_evil;
+SELECT state, message, detail FROM unnest('{"create_shard(12, ''host'', if_not_exists => true)",unadopt_shard(11),claim_shard(11)}'::text[]) AS call,
+    raises('SELECT ' || call);
+RESET ROLE;
+GRANT USAGE ON SCHEMA host TO regress_id_evil;
+REVOKE CREATE ON SCHEMA host FROM regress_id_evil;
+SELECT * FROM raises('SELECT unadopt_shard(11)');
+SET ROLE regress_id_evil;
+SELECT state, message, detail FROM unnest('{unadopt_shard(11),claim_shard(11)}'::text[]) AS call, raises('SELECT ' || call);
+RESET ROLE;
+GRANT CREATE ON SCHEMA host TO regress_id_evil;
+DROP TABLE host.photos;
+SELECT unadopt_shard(11);
+REVOKE USAGE ON SCHEMA host FROM regress_id_evil;
+SELECT * FROM raises('SELECT adopt_shard(11, function => ''host.original_id()'', dry_run => true)');
+DROP SCHEMA host CASCADE;
+
 -- The schema public of pg_database_owner counts as a schema of the owner of this database. The extension is elsewhere.
 CREATE SCHEMA regress_id_ids;
 ALTER EXTENSION instagram_id SET SCHEMA regress_id_ids;
