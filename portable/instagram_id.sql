@@ -22,7 +22,7 @@ BEGIN
     -- Two sessions that install both editions at the same moment would not see each other.
     IF NOT pg_catalog.pg_try_advisory_xact_lock(1314220021721) THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
-            DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
+            DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when the lock is free; pg_locks lists who has it.';
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'instagram_id') THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'extension instagram_id is installed in this database',
@@ -521,7 +521,7 @@ DECLARE
 BEGIN
     IF shard IS NULL OR shard !~ '^[0-9]{1,4}$' THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'instagram_id.shard is not set',
-            HINT = 'Name the shard, as in next_id(5), or set it with SET instagram_id.shard = 5, or for all new sessions with ALTER DATABASE ... SET instagram_id.shard = 5.';
+            HINT = 'Name the shard, as in next_id(5), or set it with SET instagram_id.shard = 5.';
     END IF;
     RETURN ids.next_id(shard::integer);
 END $$;
@@ -864,7 +864,7 @@ BEGIN
             RAISE EXCEPTION USING ERRCODE = '42723', MESSAGE = format('function %s already exists', part.existing),
                 DETAIL = format('It is not the function that shard %s needs.', shard),
                 HINT = CASE WHEN part.name = 'next_id' AND (SELECT xmin <> pg_current_xact_id()::xid FROM pg_class WHERE oid = sequence)
-                        AND (SELECT proowner FROM pg_proc WHERE oid = part.existing) = quote_ident(current_user)::regrole THEN format('Rename it, or use CREATE OR REPLACE FUNCTION %s.next_id() %s %s.', schema, part.form, part.body)
+                        AND (SELECT proowner FROM pg_proc WHERE oid = part.existing) = quote_ident(current_user)::regrole THEN format('End all sessions that use it, then use CREATE OR REPLACE FUNCTION %s.next_id() %s %s.', schema, part.form, part.body)
                     ELSE 'Rename or drop it.' END;
         END IF;
         EXECUTE format('CREATE FUNCTION %s.%s(%s) %s %s', schema, part.name, part.arguments, part.form, part.body);
@@ -950,7 +950,7 @@ BEGIN
     ELSIF now_ms NOT BETWEEN 0 AND 1099511627775 THEN
         RAISE EXCEPTION USING ERRCODE = '22008', MESSAGE = format('epoch %s cannot be used to generate ids', epoch),
             DETAIL = CASE WHEN now_ms < 0 THEN 'It is in the future.' ELSE 'Ids would be negative by now.' END,
-            HINT = format('Use an epoch from %s to %s.', clock_timestamp() - 1099511627775 * interval '1 ms', clock_timestamp());
+            HINT = format('Use an epoch from %s to %s.', clock_timestamp() - (1099511627775 - 86400000) * interval '1 ms', clock_timestamp());
     END IF;
     RETURN name;
 END $$;
@@ -1002,7 +1002,7 @@ BEGIN
     IF to_regnamespace(quote_ident(name)) IS NULL THEN
         EXECUTE format('CREATE SCHEMA %I', name);
         EXECUTE format('COMMENT ON SCHEMA %I IS %L', name, format('logical shard %s of instagram_id', shard));
-    ELSIF name = 'ids' THEN
+    ELSIF name IN ('ids', 'ids_mutexes') THEN
         RAISE EXCEPTION USING ERRCODE = '42723', MESSAGE = format('shard %s cannot share a schema with the extension', shard),
             DETAIL = 'Functions of the extension have names that the shard needs.',
             HINT = format('Use SELECT ids.create_shard(%s) to create the shard in a schema of its own.', shard);

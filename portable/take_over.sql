@@ -35,7 +35,7 @@ BEGIN
     SELECT oid INTO mutexes FROM pg_namespace WHERE nspname = 'ids_mutexes' AND nspowner = place.nspowner FOR UPDATE;
     IF NOT pg_try_advisory_xact_lock(1314220021721) THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
-            DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
+            DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when the lock is free; pg_locks lists who has it.';
     ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('cannot take over at isolation level %s', current_setting('transaction_isolation')),

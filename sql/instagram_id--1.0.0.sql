@@ -14,6 +14,10 @@ DECLARE
     place name;
     found text;
 BEGIN
+    -- A GRANT of any role that may use the schema, even one without effect, keeps its row locked.
+    IF pg_catalog.current_setting('lock_timeout')::interval NOT BETWEEN '1 ms' AND '2 s' THEN
+        PERFORM pg_catalog.set_config('lock_timeout', '2s', true);
+    END IF;
     -- search_path has the name of the schema. Its row is locked, so that no other role gives the
     -- name to another schema meanwhile.
     SELECT nspname INTO place FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id' FOR UPDATE OF n;
@@ -23,7 +27,7 @@ BEGIN
     -- Two sessions that install both editions at the same moment would not see each other.
     IF NOT pg_try_advisory_xact_lock(1314220021721) THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
-            DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when its transaction has ended.';
+            DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when the lock is free; pg_locks lists who has it.';
     END IF;
     SELECT pg_catalog.format('Schema %I of role %I has its functions.', n.nspname, pg_catalog.pg_get_userbyid(n.nspowner)) INTO found
         FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proname = '_shard_next_id'

@@ -4,6 +4,7 @@ use crate::error::{Argument, Error};
 use crate::pg::names;
 use crate::pg::text::Word;
 use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs, US_PER_MS};
+use instagram_id_core::hlc::FIRST_DAY_MS;
 use instagram_id_core::layout::{ISSUED_MS_MAX, Shard};
 use pgrx::datum::TimestampWithTimeZone;
 
@@ -34,7 +35,8 @@ pub fn workable_epoch(at: TimestampWithTimeZone) -> Result<Epoch, Error> {
     Err(Error::EpochUnworkable {
         epoch: names::time(epoch.at()),
         is_future: elapsed_ms < 0,
-        earliest: names::time(now - ISSUED_MS_MAX as i64 * US_PER_MS),
+        // A day later than the very first, so that it still works when the call is repeated.
+        earliest: names::time(now - (ISSUED_MS_MAX as i64 - FIRST_DAY_MS) * US_PER_MS),
         now: names::time(now),
     })
 }

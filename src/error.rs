@@ -246,8 +246,7 @@ errors! {
     /// `next_id()` is called without a shard, and no setting names one.
     ShardNotSet => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "instagram_id.shard is not set",
-        hint("Name the shard, as in next_id(5), or set it with SET instagram_id.shard = 5, or for all new sessions with \
-            ALTER DATABASE ... SET instagram_id.shard = 5.");
+        hint("Name the shard, as in next_id(5), or set it with SET instagram_id.shard = 5.");
 
     /// No schema of the database defines the shard: a wrong number, another database, or the schema
     /// was dropped.
@@ -335,7 +334,7 @@ errors! {
         "could not obtain the lock on shard number {0}",
         detail("A transaction is still open that has created or adopted a shard of this number, or of one that differs by a multiple \
             of 256."),
-        hint("Try again when it has ended; it is listed in pg_locks.");
+        hint("Try again when it has ended; it is listed in pg_locks, or in pg_prepared_xacts.");
 
     /// `create_shard()` is called with `if_not_exists`, and the shard has another schema or epoch.
     ShardDiffers { shard: u16, what: &'static str, is: String, asked: String } => ERRCODE_DUPLICATE_OBJECT,
@@ -673,7 +672,7 @@ errors! {
     WritersBusy { name: String } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain locks against writers",
         detail("Transactions that have used {name} are still open."),
-        hint("Try again when they have ended; they are listed in pg_locks.");
+        hint("Try again when they have ended; they are listed in pg_locks, or in pg_prepared_xacts.");
 
     /// While `adopt_shard()` or `unadopt_shard()` keeps writers out, it has waited half a second
     /// for another transaction that creates or changes a function.
@@ -682,7 +681,7 @@ errors! {
         "could not change the functions of shard {shard}",
         detail("Another transaction is still open that creates, changes or grants {function}, or a function named {kept}, epoch, \
             id_time or shard_{shard} in schema {schema}."),
-        hint("Try again when it has ended; it is listed in pg_locks.");
+        hint("Try again when it has ended; it is listed in pg_locks, or in pg_prepared_xacts.");
 
     /// A function that needs the newest key of a table, or creates or removes partitions, has
     /// waited for the table, one that is connected with it by a foreign key, or a sequence that it
@@ -700,7 +699,7 @@ errors! {
         "could not obtain a lock on view {view}",
         detail("It belongs to role {owner}, which can insert into table {table} through it. Another transaction has locked or changed it, \
             and is still open."),
-        hint("Try again when it has ended; it is listed in pg_locks.");
+        hint("Try again when it has ended; it is listed in pg_locks, or in pg_prepared_xacts.");
 
     /// A partition function has waited for the schema of the table: for 10 seconds, or for
     /// `lock_timeout` if that is shorter, or for half a second while others wait for it.
@@ -723,7 +722,7 @@ errors! {
     PartitionNameLocked { table: String, name: String } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not create a partition of table {table}",
         detail("Other transactions that create objects with the names {name}, {name}_2 and so on are still open."),
-        hint("Try again when they have ended; they are listed in pg_locks.");
+        hint("Try again when they have ended; they are listed in pg_locks, or in pg_prepared_xacts.");
 
     /// `adopt_shard()` or `unadopt_shard()` would have to read too many columns in a table of a
     /// role that lacks the rights of the caller.
@@ -772,11 +771,11 @@ errors! {
         detail("It would become the clock of the shard, and have no other use.");
 
     /// Another function or procedure calls `nextval()` on the sequence.
-    OriginalsShareSequence { name: String, function: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    OriginalsShareSequence { name: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is also used by {other}",
         detail("It would become the clock of the shard, which that routine must not move."),
-        hint("Let that routine call {function} instead of nextval(), or drop it. If it uses another sequence of this name, write \
-            the schema of that sequence into its body.");
+        hint("Drop it, or change it not to call nextval() on this sequence. If it uses another sequence of this name, write the \
+            schema of that sequence into its body.");
 
     /// `create_shard()` finds a routine that calls `nextval()` on a sequence which was there
     /// before.
@@ -897,9 +896,9 @@ errors! {
         hint("Give it a default that calls nextval() of a sequence above its keys, and nothing else, and call adopt_table() again in the same transaction.");
 
     /// The column passed to `adopt_table()` is a generated one.
-    KeyGenerated { column: String, expression: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "column {column} is neither serial nor identity",
-        detail("It is generated from {}.", shown(expression, 300)),
+    KeyGenerated(column: String) => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "column {0} is neither serial nor identity",
+        detail("It is a generated column."),
         hint("Drop its expression, give it a default that calls nextval() of a sequence above its keys, and nothing else, and call adopt_table() again in the same transaction.");
 
     /// Partitions share the identity of the table passed to `adopt_table()`, and one belongs to
@@ -907,7 +906,7 @@ errors! {
     PartitionOfAnother { partition: String, owner: String, table: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "partition {partition} belongs to role {owner}",
         detail("It shares the identity of table {table}, which has another owner, and would get the default instead."),
-        hint("Detach it first, or let both have one owner.");
+        hint("Let both have one owner.");
 
     // Partitions.
 
@@ -1220,12 +1219,12 @@ errors! {
 
     /// WARNING of the event trigger `adopt_new_tables()`, which has left the key of a new table
     /// unchanged.
-    NewKeyKept { column: String, shard: u16, cause: String, table: String, name: String } =>
+    NewKeyKept { column: String, shard: u16, cause: String, table: String, name: String, schema: String } =>
         ERRCODE_WARNING,
         "column {column} does not get ids of shard {shard}",
         detail("The cause is: {}", sentence(cause)),
-        hint("Once the cause is resolved, use SELECT adopt_table({shard}, {}, {}).", literal(table),
-            literal(name));
+        hint("Once the cause is resolved, use SELECT adopt_table({shard}, {}, {}, schema => {}).", literal(table),
+            literal(name), literal(schema));
 
     /// WARNING of `create_shard()` for a schema with the epoch of a shard whose sequence was
     /// dropped.
@@ -1277,6 +1276,14 @@ errors! {
         detail("Its default or a trigger names the shard by its number, and the shard is dropped. The owner of the table may not use the \
             sequence, so this does not count.{}", if *count > 1 { format!(" There are {count} such columns.") } else { String::new() }),
         hint("Its owner can give it another default, and drop a trigger of the table that calls next_id_trigger().");
+
+    /// NOTICE of `adopt_table()`: partitions of the table, or tables that inherit from it, have
+    /// defaults of their own.
+    BelowKept { below: String, table: String, count: usize } => ERRCODE_SUCCESSFUL_COMPLETION,
+        "table {below} keeps its default",
+        detail("It is below table {table}. Rows that are inserted into table {below} directly continue with its keys.{}",
+            if *count > 1 { format!(" There are {count} such tables.") } else { String::new() }),
+        hint("If they are to get ids, give it the same default with ALTER TABLE ONLY.");
 
     /// NOTICE of `create_id_partitions()` and `drop_old_id_partitions()`: queries on the table do
     /// not read a partition any more, which covers its period and is not dropped.

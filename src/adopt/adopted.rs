@@ -105,8 +105,8 @@ impl Adopted {
 impl PartialEq for Adopted {
     fn eq(&self, other: &Self) -> bool {
         let kept = |one: &Adopted| one.kept.as_ref().map(|kept| kept.oid);
-        (self.function.oid, kept(self), self.sequence)
-            == (other.function.oid, kept(other), other.sequence)
+        (self.function.oid, self.function.owner, kept(self), self.sequence)
+            == (other.function.oid, other.function.owner, kept(other), other.sequence)
     }
 }
 

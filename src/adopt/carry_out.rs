@@ -15,6 +15,7 @@ use crate::pg::sys;
 use crate::sequence::read;
 use crate::shard::columns::{AHEAD_MAX_MS, now_ms};
 use crate::shard::ddl;
+use crate::shard::trust::Trust;
 use instagram_id_core::hlc::{self, VALUES_PER_MS};
 use instagram_id_core::layout::{self, SEQ_MAX};
 use pgrx::PgXactCallbackEvent;
@@ -28,8 +29,10 @@ const GRACE_MS: i64 = 1000;
 impl Adoption {
     /// Takes the locks, finds the newest id, and replaces the function. Returns the newest id with
     /// its column, and the value that all new ids are above.
-    pub fn carry_out(&self) -> Result<(Option<(i64, String)>, i64), Error> {
+    pub fn carry_out(&self, trust: Trust) -> Result<(Option<(i64, String)>, i64), Error> {
         locks::lock_schema_in_time(self.function.schema)?;
+        // The schema may have got another owner.
+        self.check_trust(trust)?;
         locks::lock_function(self.function.oid, pg_sys::AccessShareLock)?;
         let check = || check_tables_of_others(&self.function, &self.columns);
         let sequence = [self.sequence.oid];
@@ -39,6 +42,7 @@ impl Adoption {
         if !self.is_unchanged() {
             return Err(Error::OriginalChanged(names::function(self.function.oid)));
         }
+        self.check_kept_name()?;
         self.check_no_new_user()?;
         let counter = read::last_value(self.sequence.oid).unwrap_or(0);
         // The RESTART in it gives the sequence a new file, so that a rollback also undoes the

@@ -3,7 +3,7 @@
 use crate::adopt::adoption::{Adoption, KnownFrom};
 use crate::adopt::other_user::{self, User};
 use crate::adopt::rights;
-use crate::adopt::writers::{check_tables_of_others, newest_key};
+use crate::adopt::writers::{check_may_lock, check_tables_of_others, newest_key};
 use crate::citus::placement;
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
@@ -55,6 +55,7 @@ impl Adoption {
             self.function.schema,
             self.sequence_of_shard(),
         )?;
+        check_may_lock(&self.columns)?;
         rights::check_owner_can_create(&self.function, self.sequence.oid, self.parts.own_schema)?;
         rights::check_callers(&self.function, self.sequence.oid, self.parts.own_schema)
     }
@@ -99,7 +100,7 @@ impl Adoption {
     }
 
     /// Checks that the original can be kept under another name.
-    fn check_kept_name(&self) -> Result<(), Error> {
+    pub fn check_kept_name(&self) -> Result<(), Error> {
         let kept = self.kept_name();
         if kept.len() >= pg_sys::NAMEDATALEN as usize {
             return Err(Error::NameTooLong(kept));
@@ -141,12 +142,13 @@ impl Adoption {
         self.check_other_user(other_user::find(sequence, |function| self.is_ours(function)))
     }
 
-    /// Checks under the locks that the owner of the function has not created another user of the
-    /// sequence meanwhile, as in a transaction that the adoption has waited for.
+    /// Checks under the locks that there is no other user of the sequence meanwhile, as from a
+    /// transaction that the adoption has waited for: a default, or a function of the owner or the
+    /// caller. Other roles decide how many functions there are to read.
     pub fn check_no_new_user(&self) -> Result<(), Error> {
-        let (owner, sequence) = (self.function.owner, self.sequence.oid);
+        let roles = vec![self.function.owner, catalog::current_role()];
         let is_ours = |function: &Function| self.is_ours(function);
-        self.check_other_user(other_user::find_of_role(owner, sequence, is_ours))
+        self.check_other_user(other_user::find_of_roles(roles, self.sequence.oid, is_ours))
     }
 
     /// Whether a function that uses the sequence is the original, or belongs to the shard.
@@ -161,11 +163,9 @@ impl Adoption {
         let name = || names::relation(self.sequence.oid);
         match user {
             None => Ok(()),
-            Some(other @ User::Routine(_)) => Err(Error::OriginalsShareSequence {
-                name: name(),
-                function: names::function(self.function.oid),
-                other: other.to_string(),
-            }),
+            Some(other @ User::Routine(_)) => {
+                Err(Error::OriginalsShareSequence { name: name(), other: other.to_string() })
+            }
             Some(other) => Err(Error::SequenceShared { name: name(), other: other.to_string() }),
         }
     }
@@ -190,7 +190,7 @@ impl Adoption {
     }
 
     /// Checks that the caller trusts the owner of the shard; see [`trust`].
-    fn check_trust(&self, trust: Trust) -> Result<(), Error> {
+    pub fn check_trust(&self, trust: Trust) -> Result<(), Error> {
         match &self.existing {
             Some(existing) if existing.schema == self.function.schema => trust.check(existing),
             _ => trust.check_original(self.parts.shard, &self.function),

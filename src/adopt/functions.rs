@@ -12,10 +12,9 @@ use crate::adopt::carry_out::renamed;
 use crate::adopt::check::announce_ignored_defaults;
 use crate::adopt::original::{AdoptionRequest, check_may_replace};
 use crate::adopt::other_user;
-use crate::adopt::rights;
 use crate::adopt::writers::{
-    CATCH_UP, TableLock, change_functions, check_tables_of_others, lock_out_writers,
-    wait_for_newest_id, wait_for_the_clock,
+    CATCH_UP, TableLock, change_functions, check_may_lock, check_tables_of_others,
+    lock_out_writers, wait_for_newest_id, wait_for_the_clock,
 };
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
@@ -111,7 +110,7 @@ fn adopt_shard(
         let (newest, above) = if dry_run {
             (adoption.newest_id()?, None)
         } else {
-            let (newest, above) = adoption.carry_out()?;
+            let (newest, above) = adoption.carry_out(trust)?;
             (newest, Some(layout::id_of(above, adoption.parts.shard)))
         };
         let row = (
@@ -161,6 +160,7 @@ fn unadopt_shard(
             }
         };
         let check = || check_tables_of_others(&adopted[0].function, &columns);
+        check_may_lock(&columns)?;
         check()?;
         // First without the locks, so that no writer waits with us.
         wait(CATCH_UP)?;
@@ -211,7 +211,9 @@ fn find_adopted(
         check_may_replace(&one.function)?;
         one.check_name_in_original()?;
         let sequence = one.sequence_to_lock(&definition)?;
-        rights::check_owner_can_create(&one.function, sequence.oid, own_schema)?;
+        if one.kept.is_some() {
+            roles::check_may_create_in(one.function.schema, one.function.owner)?;
+        }
         locks::check_schema_of(sequence.oid)?;
         sequences.push(sequence);
     }

@@ -8,7 +8,7 @@ use crate::pg::catalog;
 use crate::pg::default::default_of;
 use crate::pg::names;
 use crate::pg::parsed_body::Expression;
-use crate::pg::spi::{self, select};
+use crate::pg::spi::{self, select, select_by_index};
 use crate::sequence::read;
 use crate::shard::columns::{
     Column, columns_with_currval, columns_with_default_on, defaults_of, newest_serial_key,
@@ -30,8 +30,8 @@ pub struct KeyColumn {
     owned: Option<Oid>,
     /// The sequences that the keys come from.
     pub sources: Vec<Oid>,
-    /// Whether it can have been an identity: not if it is nullable, or comes from a table above,
-    /// whose keys it shares.
+    /// Whether it can have been an identity, of this table alone: not if it is nullable, comes from
+    /// a table above, whose keys it shares, or has partitions, whose defaults would be lost.
     fits_identity: bool,
 }
 
@@ -48,10 +48,10 @@ pub enum Keys {
 
 /// The call in a default that generates keys.
 struct Generator {
-    /// The statement that gives the column this default again. For a function of another shard it
+    /// The statement that gives the column this default again. For `next_id()` of another shard it
     /// is a call of `adopt_table`, with its checks: its owner could replace the function, or
-    /// another role create one of its name.
-    restore: String,
+    /// another role create one of its name. `None` for another function of a role.
+    restore: Option<String>,
     /// The shard whose ids it generates, if the default or the function has its number.
     shard: Option<Shard>,
     /// The epoch of these ids, if it can be determined.
@@ -86,11 +86,9 @@ impl KeyColumn {
             (Some(_), ..) if let Some(generator) = generator => {
                 check_epoch(&column, &generator, definition)?;
                 let is_of_shard = generator.shard == Some(definition.shard);
-                Keys::Default((!is_of_shard).then_some(generator.restore))
+                Keys::Default(generator.restore.filter(|_| !is_of_shard))
             }
-            (Some(expression), ..) if is_generated => {
-                return Err(Error::KeyGenerated { column: column.qualified(), expression });
-            }
+            _ if is_generated => return Err(Error::KeyGenerated(column.qualified())),
             (default, ..) => {
                 return Err(Error::NotSerial { column: column.qualified(), default });
             }
@@ -109,7 +107,7 @@ impl KeyColumn {
 
     /// Whether the partitions of the table share its identity.
     pub fn changes_partitions(&self) -> bool {
-        matches!(self.keys, Keys::Identity(_)) && is_partitioned(self.column.table)
+        matches!(self.keys, Keys::Identity(_)) && shares_identity(self.column.table)
     }
 
     /// The statement that gives the column ids of the shard in this schema.
@@ -153,17 +151,27 @@ impl KeyColumn {
     /// to the session, which would not be that of the last key any more. A NOTICE names one of an
     /// owner who may not use the sequence: such a role must not prevent an adoption.
     pub fn check_sources(&self) -> Result<(), Error> {
+        let below = self.tables_that_keep_theirs();
         for oid in &self.sources {
             let sequence = || names::relation(*oid);
-            if let Some(by) = repeating(*oid, true) {
+            if let Some(by) = repeating(*oid, true, &below) {
                 return Err(Error::KeyRepeated { sequence: sequence(), by });
             }
-            if let Some(by) = repeating(*oid, false) {
+            if let Some(by) = repeating(*oid, false, &below) {
                 let notice = Error::KeyRepeatedByOther { sequence: sequence(), by };
                 ErrorReport::from(notice).report(PgLogLevel::NOTICE);
             }
         }
         Ok(())
+    }
+
+    /// The tables below, if they keep their defaults.
+    fn tables_that_keep_theirs(&self) -> Vec<Oid> {
+        if self.changes_partitions() {
+            return vec![];
+        }
+        let query = format!("{} WHERE relid <> $1", catalog::tree_of("$1"));
+        select_by_index(&query, &[self.column.table.into()], |row| row.get(1))
     }
 
     /// Drops the sequence of the former keys, unless another default uses it.
@@ -180,30 +188,44 @@ impl KeyColumn {
     }
 }
 
-/// The beginning of ALTER TABLE for a column, and its quoted name. Tables below keep their defaults,
-/// apart from partitions that share an identity.
+/// The beginning of ALTER TABLE for a column, and its quoted name. Tables below keep their
+/// defaults, apart from partitions that share an identity.
 fn alter(column: &Column, is_identity: bool) -> (String, String) {
-    let only = if is_identity && is_partitioned(column.table) { "" } else { "ONLY " };
+    let only = if is_identity && shares_identity(column.table) { "" } else { "ONLY " };
     let (table, name) = (names::relation(column.table), quote_identifier(&column.name));
     (format!("ALTER TABLE {only}{table} ALTER {name}"), name)
+}
+
+/// Whether partitions have the identity of this table, as from PostgreSQL 17 on.
+fn shares_identity(table: Oid) -> bool {
+    let is_since_17 = cfg!(not(any(feature = "pg15", feature = "pg16")));
+    is_since_17 && is_partitioned(table)
 }
 
 fn is_partitioned(table: Oid) -> bool {
     catalog::relation(table).is_some_and(|relation| relation.is_partitioned)
 }
 
-/// The call that makes ids of a shard the default of a column.
-fn adopting(column: &Column, shard: Shard, own_schema: Oid) -> String {
-    let (schema, table) = (names::schema(own_schema), quote_literal(names::relation(column.table)));
-    let (shard, name) = (shard.number(), quote_literal(&column.name));
-    format!("SELECT {schema}.adopt_table({shard}, {table}, {name})")
+/// The call that makes ids of a shard the default of a column. It names the schema, as the default
+/// did, and so needs neither a number that is defined once nor an owner with certain rights.
+fn adopting(column: &Column, shard: &Definition, own_schema: Oid) -> String {
+    let [table, name, schema] =
+        [names::relation(column.table), column.name.clone(), names::raw_schema(shard.schema)]
+            .map(quote_literal);
+    let (own_schema, number) = (names::schema(own_schema), shard.shard.number());
+    // With all arguments and their types, so that it is no call of another function of this name.
+    format!(
+        "SELECT {own_schema}.adopt_table({number}, {table}::regclass, {name}::text, false, {schema}::text)"
+    )
 }
 
 /// A default that may call `currval()` on the sequence, or a rule that names it, of an owner who
 /// has the right to do so, or of one who does not.
-fn repeating(sequence: Oid, has_right: bool) -> Option<String> {
-    let columns = columns_with_currval(sequence, has_right);
-    let default = columns.first().map(|it| format!("the default of column {}", it.qualified()));
+fn repeating(sequence: Oid, has_right: bool, apart_from: &[Oid]) -> Option<String> {
+    let mut columns = columns_with_currval(sequence, has_right).into_iter();
+    let default = columns
+        .find(|it| !apart_from.contains(&it.table))
+        .map(|it| format!("the default of column {}", it.qualified()));
     default.or_else(|| rule_naming(sequence, has_right))
 }
 
@@ -239,7 +261,6 @@ struct Found {
     type_oid: Oid,
     type_name: String,
     default: Option<String>,
-    /// Whether this is the expression of a generated column.
     is_generated: bool,
     /// `attidentity`: `a` for ALWAYS, `d` for BY DEFAULT.
     identity: String,
@@ -252,9 +273,9 @@ struct Found {
 
 impl Found {
     fn read(table: Oid, name: Option<String>) -> Result<Found, Error> {
-        // With a table, pg_get_expr() locks it. Only an expression with columns needs one.
+        // Without a table, which only generated columns need, pg_get_expr() takes no lock.
         let query = "SELECT a.attname::text, a.atttypid, format_type(a.atttypid, a.atttypmod),
-                 pg_get_expr(f.adbin, CASE a.attgenerated WHEN '' THEN 0::oid ELSE f.adrelid END), a.attidentity::text,
+                 CASE a.attgenerated WHEN '' THEN pg_get_expr(f.adbin, 0::oid) END, a.attidentity::text,
                  (SELECT d.objid FROM pg_depend AS d JOIN pg_class AS s ON s.oid = d.objid
                   WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum
                   AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i') AND s.relkind = 'S'
@@ -280,7 +301,7 @@ impl Found {
                 owned: row.get(6),
                 sources: row.get(7)?,
                 number: row.get(8)?,
-                fits_identity: row.get(9)?,
+                fits_identity: row.get::<bool>(9)? && !is_partitioned(table),
                 is_generated: row.get(10)?,
             })
         });
@@ -305,14 +326,20 @@ impl Found {
             format!("{alter} SET DEFAULT {name}({})", constants.join(", "))
         };
         if callee.to_u32() == pg_sys::F_NEXTVAL {
-            return Some(Generator { restore: set_default("nextval"), shard: None, epoch: None });
+            let restore = Some(set_default("nextval"));
+            return Some(Generator { restore, shard: None, epoch: None });
         }
         let function = catalog::function(callee)?;
         let generated = generated::by_call(&function, &arguments, own_schema)?;
         let schema = names::raw_schema(function.schema);
         let restore = match generated {
-            Generated::Function(shard, _) => adopting(&self.column, shard, own_schema),
-            _ => set_default(&quote_qualified_identifier(&schema, &function.name)),
+            Generated::Function(shard, sequence) => {
+                let shard = definition::in_schema_by_number(function.schema, shard);
+                shard
+                    .filter(|it| function.name == "next_id" && it.sequence == sequence)
+                    .map(|it| adopting(&self.column, &it, own_schema))
+            }
+            _ => Some(set_default(&quote_qualified_identifier(&schema, &function.name))),
         };
         let (shard, epoch) = match generated {
             Generated::Function(shard, sequence) => (Some(shard), Some(sequence.epoch)),

@@ -49,12 +49,19 @@ pub fn find(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> 
     first(columns_of_owners(sequence, true)).or_else(|| find_function(sequence, None, is_ours))
 }
 
-/// The same, but only a function or a shard of this role, which decides how many it has.
-pub fn find_of_role(role: Oid, sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
-    find_function(sequence, Some(role), is_ours)
+/// The same, but of functions and shards only those of these roles, which decide how many they
+/// have.
+pub fn find_of_roles(
+    roles: Vec<Oid>,
+    sequence: Oid,
+    is_ours: impl Fn(&Function) -> bool,
+) -> Option<User> {
+    let column = first(columns_of_owners(sequence, true));
+    column.or_else(|| find_function(sequence, Some(roles), is_ours))
 }
 
-/// The same as [`find`], but of the defaults only those that call `nextval`, and not those with ids of a shard.
+/// The same as [`find`], but of the defaults only those that call `nextval`, and not those with ids
+/// of a shard.
 pub fn find_nextval(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
     first(columns_with_nextval(sequence)).or_else(|| find_function(sequence, None, is_ours))
 }
@@ -65,7 +72,7 @@ fn first(columns: Vec<Column>) -> Option<User> {
 
 fn find_function(
     sequence: Oid,
-    role: Option<Oid>,
+    roles: Option<Vec<Oid>>,
     is_ours: impl Fn(&Function) -> bool,
 ) -> Option<User> {
     let is_other = |function: &Function| !is_ours(function) && !is_kept(function);
@@ -74,12 +81,12 @@ fn find_function(
         None => one.calls_nextval.then_some(User::Routine(one.function)),
     };
     let dependent = || {
-        dependents(sequence, role)
+        dependents(sequence, roles.clone())
             .into_iter()
             .filter(|one| is_other(&one.function))
             .find_map(by_dependent)
     };
-    let by_text = || routine_naming(sequence, role, is_other).map(User::Routine);
+    let by_text = || routine_naming(sequence, roles.clone(), is_other).map(User::Routine);
     dependent().or_else(by_text)
 }
 
@@ -102,8 +109,8 @@ struct Dependent {
 
 const HAS_RIGHT: &str = "has_sequence_privilege(p.proowner, $1, 'USAGE, UPDATE')";
 
-/// Those of all roles, or of this one.
-fn dependents(sequence: Oid, role: Option<Oid>) -> Vec<Dependent> {
+/// Those of all roles, or of these.
+fn dependents(sequence: Oid, roles: Option<Vec<Oid>>) -> Vec<Dependent> {
     let has = |node: &str| {
         format!(
             "(octet_length(body) > {SEARCHED_MAX} OR strpos(body COLLATE \"C\", ':{node} ') > 0)"
@@ -114,21 +121,22 @@ fn dependents(sequence: Oid, role: Option<Oid>) -> Vec<Dependent> {
         "SELECT oid, {}, has_right AND {} FROM (
              SELECT p.oid, {HAS_RIGHT} AS has_right, p.prosqlbody::text AS body FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
              WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
-             AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND coalesce(p.proowner = $3, true) AND (p.pronamespace = $2 OR {HAS_RIGHT}) OFFSET 0) AS p
+             AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND coalesce(p.proowner = ANY ($3), true) AND (p.pronamespace = $2 OR {HAS_RIGHT}) OFFSET 0) AS p
          ORDER BY 1",
         has(&format!("funcid {}", pg_sys::F_NEXTVAL)),
         has(&format!("consttype {}", pg_sys::REGCLASSOID.to_u32())),
     );
-    select(&query, &[sequence.into(), relation.schema.into(), role.into()], |row| {
+    select(&query, &[sequence.into(), relation.schema.into(), roles.into()], |row| {
         let function = catalog::function(row.get(1)?)?;
         Some(Dependent { function, calls_nextval: row.get(2)?, has_it_as_value: row.get(3)? })
     })
 }
 
-/// A routine of all roles, or of this one, that counts, and whose unparsed body has `nextval` and the name of the sequence.
+/// A routine of all roles, or of these, that counts, and whose unparsed body has `nextval` and the
+/// name of the sequence.
 fn routine_naming(
     sequence: Oid,
-    role: Option<Oid>,
+    roles: Option<Vec<Oid>>,
     counts: impl Fn(&Function) -> bool,
 ) -> Option<Function> {
     let relation = catalog::relation(sequence)?;
@@ -139,10 +147,10 @@ fn routine_naming(
     let query = format!(
         "SELECT p.oid FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
          WHERE l.lanname NOT IN ('internal', 'c') AND p.prosqlbody IS NULL
-         AND CASE WHEN coalesce(p.proowner = $3, true) AND (p.pronamespace = $2 OR {HAS_RIGHT}) THEN {} END ORDER BY 1",
+         AND CASE WHEN coalesce(p.proowner = ANY ($3), true) AND (p.pronamespace = $2 OR {HAS_RIGHT}) THEN {} END ORDER BY 1",
         mentions_nextval(&longest)
     );
-    let arguments = [sequence.into(), relation.schema.into(), role.into()];
+    let arguments = [sequence.into(), relation.schema.into(), roles.into()];
     let candidates = select(&query, &arguments, |row| row.get::<Oid>(1));
     let names_it = |function: &Function| {
         let source = catalog::source(function.oid, SEARCHED_MAX).unwrap_or_default();

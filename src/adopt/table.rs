@@ -7,7 +7,7 @@ use crate::arguments::{self, not_null};
 use crate::citus::placement;
 use crate::error::{Argument, Error};
 use crate::generator;
-use crate::pg::catalog;
+use crate::pg::catalog::{self, Relation};
 use crate::pg::dependents;
 use crate::pg::guc;
 use crate::pg::locks;
@@ -17,14 +17,17 @@ use crate::pg::roles;
 use crate::pg::spi::{self, select, select_by_index};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::{refusal, visit};
-use crate::shard::columns::{self, AHEAD_MAX_MS, KEY_AHEAD_MAX_MS, check_not_ahead, now_ms};
+use crate::sequence::{IdSequence, refusal, visit};
+use crate::shard::columns::{
+    self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead, now_ms,
+};
 use crate::shard::ddl::ShardParts;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
 use crate::shard::trust::Trust;
 use instagram_id_core::hlc::VALUES_PER_MS;
 use instagram_id_core::layout::{self, Shard};
+use pgrx::PgLogLevel;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::quote_identifier;
@@ -84,6 +87,7 @@ pub fn adopt_table(
             next_id = next_id_of(&definition, own_schema, trust)?;
             check_before_locks(&key, &definition, own_schema)?;
             trust.announce(shard, definition.schema);
+            announce_below(&key.column);
         }
         let columns = [key.column.clone()];
         if !dry_run {
@@ -92,7 +96,7 @@ pub fn adopt_table(
             check_is_table(table)?;
             let before = key;
             key = find()?; // it may have changed before we got the lock
-            check_under_locks(&key, &before)?;
+            check_under_locks(&key, &before, &relation)?;
         }
         // The way back does not need it.
         let is_unread = has_ids && placement::first_distributed([table].into_iter()).is_some();
@@ -138,8 +142,11 @@ fn check_before_locks(
 }
 
 /// Checks what may have changed until the locks were available.
-fn check_under_locks(key: &KeyColumn, before: &KeyColumn) -> Result<(), Error> {
-    if key.column != before.column || key.sources != before.sources {
+fn check_under_locks(key: &KeyColumn, before: &KeyColumn, table: &Relation) -> Result<(), Error> {
+    // The trust is that of the owner, and of the schema.
+    let now = roles::own_table(key.column.table)?;
+    let is_same = (now.owner, now.schema) == (table.owner, table.schema);
+    if !is_same || key.column != before.column || key.sources != before.sources {
         return Err(Error::TableChanged(names::relation(key.column.table)));
     }
     check_partitions(key)?;
@@ -149,15 +156,15 @@ fn check_under_locks(key: &KeyColumn, before: &KeyColumn) -> Result<(), Error> {
 /// From PostgreSQL 17 on, partitions share the identity of their table, and lose it together. They
 /// get the default instead, so this checks that the owner of the table is also theirs.
 fn check_partitions(key: &KeyColumn) -> Result<(), Error> {
+    if !key.changes_partitions() {
+        return Ok(());
+    }
     let table = key.column.table;
     let query = format!(
         "SELECT c.oid, c.relowner FROM ({}) AS t JOIN pg_class AS c ON c.oid = relid
          WHERE c.relowner <> (SELECT relowner FROM pg_class WHERE oid = $1) LIMIT 1",
         catalog::tree_of("$1")
     );
-    if !key.changes_partitions() {
-        return Ok(());
-    }
     let other = select_by_index(&query, &[table.into()], |row| {
         Some(Error::PartitionOfAnother {
             partition: names::relation(row.get(1)?),
@@ -166,6 +173,22 @@ fn check_partitions(key: &KeyColumn) -> Result<(), Error> {
         })
     });
     other.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// A NOTICE about tables below that have a default of their own for the column, and keep it.
+fn announce_below(column: &Column) {
+    let query = format!(
+        "SELECT relid FROM ({}) AS t JOIN pg_attribute ON attrelid = relid AND attname = $2
+         WHERE relid <> $1 AND atthasdef ORDER BY 1",
+        catalog::tree_of("$1")
+    );
+    let arguments = [column.table.into(), column.name.as_str().into()];
+    let below = select_by_index(&query, &arguments, |row| row.get::<Oid>(1));
+    if let Some(first) = below.first() {
+        let (below, count) = (names::relation(*first), below.len());
+        let kept = Error::BelowKept { below, table: names::relation(column.table), count };
+        ErrorReport::from(kept).report(PgLogLevel::NOTICE);
+    }
 }
 
 /// Checks that nothing else depends on the sequence of an identity.
@@ -192,7 +215,8 @@ fn lock(key: &KeyColumn, definition: &Definition, next_id: Oid) -> Result<(), Er
     lock_out_writers(&columns, TableLock::ToAlter, dropped.as_slice(), || Ok(()))
 }
 
-/// Checks that the newest key is not ahead of the clock. Other roles decide about the keys in their
+/// Checks that the newest key is not ahead of the clock, and that the caller may advance the shard
+/// above it. Other roles decide about the keys in their
 /// tables, so the hint has a statement only if the owner of the table may advance the shard anyway.
 fn check_newest(
     newest: Option<&(i64, String)>,
@@ -202,7 +226,11 @@ fn check_newest(
     let may_advance = visit::may_be_updated_by(definition.sequence.oid, owner)
         && definition::find(definition.shard).is_ok();
     let way = |value| may_advance.then(|| columns::advance_statement(definition.shard, value));
-    check_not_ahead(newest, definition.sequence, KEY_AHEAD_MAX_MS, way)
+    check_not_ahead(newest, definition.sequence, KEY_AHEAD_MAX_MS, way)?;
+    match value_to_pass(newest.map(|newest| newest.0), definition.sequence) {
+        Some(_) => visit::check_may_update(definition.sequence),
+        None => Ok(()),
+    }
 }
 
 /// The definition of the shard. If several schemas define it, it is that of the schema which the
@@ -230,7 +258,10 @@ fn find_column(
     own_schema: Oid,
     dry_run: bool,
 ) -> Result<KeyColumn, Error> {
-    let key = KeyColumn::find(table, name, definition, own_schema)?;
+    let found = KeyColumn::find(table, name, definition, own_schema);
+    // Without a lock, the table may have been dropped since its name was read.
+    let is_gone = || catalog::relation(table).is_none();
+    let key = found.map_err(|why| if is_gone() { Error::TableMissing(table) } else { why })?;
     match key.keys {
         Keys::Shard if !dry_run => Err(Error::HasIdsAlready {
             column: key.column.qualified(),
@@ -260,16 +291,19 @@ pub fn set_default(
     newest: Option<i64>,
     definition: &Definition,
 ) -> Result<(), Error> {
-    // A key near the clock must be an id, such as one of another generator. New ids must stay above
-    // it even if the clock is set back later.
-    let newest_ms = newest.filter(|key| *key >= 0).map(|key| layout::ms_of(key) as i64);
-    let now_ms = now_ms(definition.sequence.epoch);
-    if let Some(ms) = newest_ms.filter(|ms| ms + AHEAD_MAX_MS >= now_ms) {
-        generator::advance(definition.sequence, (ms + 1) * VALUES_PER_MS)?;
+    if let Some(value) = value_to_pass(newest, definition.sequence) {
+        generator::advance(definition.sequence, value)?;
     }
     // Others wait meanwhile.
     locks::waiting_briefly(|| spi::run(change));
     Ok(())
+}
+
+/// The value that the sequence has to be advanced to. A key near the clock must be an id, such as
+/// one of another generator. New ids must stay above it even if the clock is set back later.
+fn value_to_pass(newest: Option<i64>, sequence: IdSequence) -> Option<i64> {
+    let ms = layout::ms_of(newest.filter(|key| *key >= 0)?) as i64;
+    (ms + AHEAD_MAX_MS >= now_ms(sequence.epoch)).then_some((ms + 1) * VALUES_PER_MS)
 }
 
 /// The `next_id()` of a shard that is complete and trusted.

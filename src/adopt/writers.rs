@@ -33,7 +33,9 @@ pub fn wait_for_the_clock(
     sequence: IdSequence,
     longest: Duration,
 ) -> Result<(), Error> {
-    let Some(last_value) = read::last_value(sequence.oid) else { return Ok(()) };
+    let last_value = locks::in_time(|| read::last_value(sequence.oid))
+        .ok_or_else(|| locks::not_available(Busy::Relation(sequence.oid)))?;
+    let Some(last_value) = last_value else { return Ok(()) };
     wait_until_past(hlc::ms_of(last_value), sequence.epoch, longest, |ahead_ms| Error::ShardAhead {
         shard: shard.number(),
         ahead: names::duration((ahead_ms + 999) / 1000),
@@ -140,20 +142,16 @@ pub fn check_tables_of_others(function: &Function, columns: &[Column]) -> Result
 pub enum TableLock {
     /// Keeps writers out.
     AgainstWriters,
-    /// As ALTER TABLE takes it.
-    ToAlter,
     /// As ALTER TABLE ONLY takes it: not on tables that inherit from the table, apart from its
     /// partitions. Their owners could hold a lock on them.
-    ToAlterOnly,
+    ToAlter,
 }
 
 impl TableLock {
     fn mode(self) -> (u32, &'static str) {
         match self {
             TableLock::AgainstWriters => (pg_sys::ShareRowExclusiveLock, "SHARE ROW EXCLUSIVE"),
-            TableLock::ToAlter | TableLock::ToAlterOnly => {
-                (pg_sys::AccessExclusiveLock, "ACCESS EXCLUSIVE")
-            }
+            TableLock::ToAlter => (pg_sys::AccessExclusiveLock, "ACCESS EXCLUSIVE"),
         }
     }
 }
@@ -231,6 +229,19 @@ pub fn lock_out_writers(
     Ok(())
 }
 
+/// Checks that the current role may lock the tables of these columns against writers.
+pub fn check_may_lock(columns: &[Column]) -> Result<(), Error> {
+    for table in by_table(columns).map(|columns| columns[0].table) {
+        let Some(relation) = catalog::relation(table) else { continue };
+        let is_owner = catalog::has_rights_of(catalog::current_role(), relation.owner);
+        if !is_owner && !roles::may_lock(table) {
+            return Err(Error::NotTableOwner(names::relation(table)));
+        }
+        locks::check_schema_of(table)?;
+    }
+    Ok(())
+}
+
 /// Takes these locks on the tables of these columns, and returns the columns. Those of tables that
 /// other sessions keep locked, or in schemas that the caller may not use, go to `leave_out`, with
 /// the reason: other roles must not be able to prevent that the rest is locked.
@@ -276,12 +287,9 @@ fn lock_table(
     // Without the table, the callers notice the change.
     let Some(relation) = catalog::relation(table) else { return Ok(()) };
     let mode = lock.mode().0;
-    let is_owner = catalog::has_rights_of(catalog::current_role(), relation.owner);
-    if !is_owner && !roles::may_lock(table) {
-        return Err(Error::NotTableOwner(names::relation(table)));
-    }
+    check_may_lock(columns)?;
     let locked = match lock {
-        TableLock::ToAlterOnly if !relation.is_partitioned => {
+        TableLock::ToAlter if !relation.is_partitioned => {
             attempts.lock(table, mode);
             vec![table]
         }

@@ -138,12 +138,11 @@ fn convert_columns(
     definition: &Definition,
     parts: &ShardParts,
 ) -> Result<Vec<Candidate>, Error> {
-    let locked = lock_out_writers_if_available(columns, TableLock::ToAlterOnly, |column, why| {
+    let locked = lock_out_writers_if_available(columns, TableLock::ToAlter, |column, why| {
         warn_kept(column, WhyKept::Fails(why.in_one_line()));
     })?;
     // The trigger names the shard.
-    let now = definition::in_schema_by_number(definition.schema, definition.shard);
-    if now.as_ref() != Some(definition) {
+    if definition::find(definition.shard)?.as_ref() != Some(definition) {
         return Err(Error::ShardChanged(definition.shard.number()));
     }
     parts.check_next_id(definition.schema, definition.sequence)?;

@@ -59,7 +59,7 @@ fn new_tables() -> Vec<Oid> {
     let query = format!(
         "SELECT c.oid FROM pg_event_trigger_ddl_commands() AS d JOIN pg_class AS c ON c.oid = d.objid
          WHERE d.classid = 'pg_class'::regclass AND d.command_tag = 'CREATE TABLE' AND NOT d.in_extension
-         AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND {}",
+         AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND NOT c.relispartition AND {}",
         placement::is_no_citus_shard()
     );
     select(&query, &[], |row| row.get(1))
@@ -79,7 +79,7 @@ fn adopt_new_table(table: Oid, own_schema: Oid) {
     }
     // A role with USAGE can keep a GRANT open. CREATE TABLE itself does not wait for it.
     let locked_shard = || {
-        locks::waiting_briefly(|| locks::lock_schema(schema));
+        locks::waiting_briefly(|| locks::lock_schema_in_time(schema))?;
         shard_in(schema, shard, own_schema)
     };
     let definition = match subtransaction::with_cause(locked_shard) {
@@ -127,14 +127,19 @@ fn shard_in(schema: Oid, shard: Shard, own_schema: Oid) -> Result<Option<Definit
 /// A WARNING: a key stays as it is.
 fn warn(table: Oid, name: &str, shard: Shard, cause: &str) {
     // It may have no name in UTF-8.
-    let name_of = || Ok(names::relation(table));
-    let table = subtransaction::with_cause(name_of).unwrap_or_else(|_| table.to_u32().to_string());
+    let names_of = || {
+        let schema = catalog::relation(table).map(|relation| names::raw_schema(relation.schema));
+        Ok((names::relation(table), schema.unwrap_or_default()))
+    };
+    let (table, schema) = subtransaction::with_cause(names_of)
+        .unwrap_or_else(|_| (table.to_u32().to_string(), "?".into()));
     let kept = Error::NewKeyKept {
         column: format!("{table}.{}", quote_identifier(name)),
         shard: shard.number(),
         cause: cause.to_owned(),
         table,
         name: name.to_owned(),
+        schema,
     };
     ErrorReport::from(kept).report(PgLogLevel::WARNING);
 }

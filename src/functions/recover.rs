@@ -8,7 +8,6 @@ use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::refusal::Refusal;
 use crate::sequence::{CopyPolicy, IdSequence, visit};
 use crate::shard::columns::{self, AHEAD_MAX_MS, Column, Owners};
 use crate::shard::{definition, lookup};
@@ -33,9 +32,7 @@ fn recover_shard(
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("recover_shard()");
     let sequence = lookup::lock_sequence_of(shard)?;
-    if !visit::may_be_updated_by(sequence.oid, catalog::current_role()) {
-        return Err(Refusal::NoRight { update: true }.error(sequence).into());
-    }
+    visit::check_may_update(sequence)?;
     if !placement::owner_of(sequence.oid).is_here() {
         return Ok(None);
     }
@@ -50,9 +47,7 @@ fn recover_shard(
 /// The value above which a shard, and any other shard of its sequence, continues if its last owner
 /// is lost. The caller sets how names are resolved, and limits the wait for locks.
 pub fn above_known(shard: Shard, sequence: IdSequence, own_schema: Oid) -> Result<i64, Error> {
-    if !visit::may_be_updated_by(sequence.oid, catalog::current_role()) {
-        return Err(Refusal::NoRight { update: true }.error(sequence));
-    }
+    visit::check_may_update(sequence)?;
     let served = definition::served_by(sequence.oid);
     if served.is_empty() {
         return Err(lookup::missing(shard));

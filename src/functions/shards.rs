@@ -6,7 +6,7 @@ use crate::error::{Argument, Error};
 use crate::generator;
 use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
-use crate::pg::locks;
+use crate::pg::locks::{self, Busy};
 use crate::pg::names;
 use crate::pg::reg_types::Regnamespace;
 use crate::pg::roles;
@@ -60,38 +60,46 @@ fn create_shard(
         let owner = catalog::current_role();
         let name = schema.clone().unwrap_or_else(|| definition::schema_name(shard));
         let new = ShardParts { shard, schema: name, own_schema, owner };
-        // Without a lock: most calls with if_not_exists find nothing to create, and the owner of a
-        // shard that the caller does not trust could hold the locks on it. And a role that may
-        // create nothing gets no lock: its session keeps locks until the client has read the error.
-        let found = definition::find(shard)?;
-        if let Some(existing) = &found {
-            check_same(existing, if_not_exists, schema.as_deref(), epoch, trust)?;
-            let parts = ShardParts::of(existing, own_schema);
+        let find = || -> Result<Found, Error> {
+            let Some(existing) = definition::find(shard)? else {
+                check_may_make(&new, if_not_exists, trust)?;
+                return Ok(Found::Nothing);
+            };
+            check_same(&existing, if_not_exists, schema.as_deref(), epoch, trust)?;
+            let parts = ShardParts::of(&existing, own_schema);
             if parts.missing_functions(existing.schema, existing.sequence)?.is_empty() {
-                trust.announce(shard, existing.schema);
+                return Ok(Found::Complete(existing.schema));
+            }
+            parts.check_may_complete(&existing)?;
+            Ok(Found::Incomplete(existing))
+        };
+        // First without a lock: most calls with if_not_exists find nothing to create, and the owner
+        // of a shard that the caller does not trust could hold the locks on it. And a role that may
+        // create nothing gets no lock: its session keeps locks until the client has read the error.
+        let mut found = find()?;
+        if !matches!(found, Found::Complete(_)) {
+            ddl::lock_number(shard)?;
+            found = find()?;
+        }
+        match found {
+            Found::Complete(schema) => {
+                trust.announce(shard, schema);
                 ErrorReport::from(Error::ShardKept(shard.number())).report(PgLogLevel::NOTICE);
+                return Ok(Regnamespace(schema));
+            }
+            Found::Incomplete(incomplete) => {
+                // Before the lock that it would wait for itself.
+                ddl::wait_for_other_generators(incomplete.schema, incomplete.sequence.oid)?;
+                let existing = lookup::find_to_change(shard, pg_sys::AccessShareLock)?;
+                let Some(existing) = existing.filter(|now| *now == incomplete) else {
+                    return Err(Error::ShardChanged(shard.number()).into());
+                };
+                ShardParts::of(&existing, own_schema).complete(&existing)?;
+                trust.announce(shard, existing.schema);
                 return Ok(Regnamespace(existing.schema));
             }
-            parts.check_may_complete(existing)?;
-        } else {
-            check_may_make(&new, if_not_exists, trust)?;
+            Found::Nothing => {}
         }
-        ddl::lock_number(shard)?;
-        if let Some(incomplete) = found {
-            // Before the lock that it would wait for itself.
-            ddl::wait_for_other_generators(incomplete.schema, incomplete.sequence.oid)?;
-        }
-        let existing = match if_not_exists {
-            true => lookup::find_to_change(shard, pg_sys::AccessShareLock)?,
-            false => definition::find(shard)?,
-        };
-        if let Some(existing) = existing {
-            check_same(&existing, if_not_exists, schema.as_deref(), epoch, trust)?;
-            ShardParts::of(&existing, own_schema).complete(&existing)?;
-            trust.announce(shard, existing.schema);
-            return Ok(Regnamespace(existing.schema));
-        }
-        check_may_make(&new, if_not_exists, trust)?;
         let check = |sequence| check_has_no_other_use(sequence, shard);
         let (made, existing) = new.make(epoch, trust, check, generator::examine)?;
         if let Some(sequence) = existing {
@@ -99,6 +107,15 @@ fn create_shard(
         }
         Ok(Regnamespace(made))
     })
+}
+
+/// What `create_shard` finds of a shard.
+enum Found {
+    Nothing,
+    /// It is defined, but functions of it are missing.
+    Incomplete(Definition),
+    /// All of it, in this schema.
+    Complete(Oid),
 }
 
 /// A WARNING if ids of the new shard will carry future timestamps: a role with USAGE on a sequence
@@ -196,11 +213,12 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
     prevent_if_read_only("claim_shard()");
     guc::with_own_settings_and_limit(|| {
         // First without a lock: a shard that belongs to another role is not locked.
-        check_may_replace(&lookup::definition_of(shard)?)?;
+        check_may_claim(&lookup::definition_of(shard)?)?;
         let found = lookup::find_to_change(shard, pg_sys::ShareUpdateExclusiveLock)?;
         let found = found.ok_or_else(|| lookup::missing(shard))?;
-        check_may_replace(&found)?;
-        locks::lock_row_of_function(found.function);
+        check_may_claim(&found)?;
+        locks::in_time(|| locks::lock_row_of_function(found.function))
+            .ok_or_else(|| locks::not_available(Busy::Function(found.function)))?;
         spi::run(&ShardParts::of(&found, own_schema).definition(found.sequence).replace());
         // The statement names the sequence, whose schema can be another one and can be renamed.
         let now =
@@ -217,7 +235,7 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
 }
 
 /// Checks that the caller may replace the definition.
-fn check_may_replace(definition: &Definition) -> Result<(), Error> {
+fn check_may_claim(definition: &Definition) -> Result<(), Error> {
     let role = catalog::current_role();
     if !catalog::has_rights_of(role, definition.owner) {
         return Err(Error::NotOwner(names::function(definition.function)));

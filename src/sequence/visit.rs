@@ -2,6 +2,7 @@
 //! returns a [`Refusal`] if it could not act. Its caller resolves the refusal if possible, and
 //! visits again.
 
+use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, InvalidationCount};
 use crate::pg::raw::{Raw, guarded};
@@ -231,6 +232,14 @@ pub fn lock(sequence: Oid) -> bool {
 /// Whether a role has UPDATE on a sequence, and so could set it to any value.
 pub fn may_be_updated_by(sequence: Oid, role: Oid) -> bool {
     has_any_of(pg_sys::ACL_UPDATE, sequence, role)
+}
+
+/// Checks that the current role may set a sequence.
+pub fn check_may_update(sequence: IdSequence) -> Result<(), Error> {
+    if may_be_updated_by(sequence.oid, catalog::current_role()) {
+        return Ok(());
+    }
+    Err(Refusal::NoRight { update: true }.error(sequence))
 }
 
 /// Whether a role has USAGE or UPDATE on a sequence, and so may generate ids from it.

@@ -111,8 +111,16 @@ impl ShardParts {
             check(existing_sequence)?;
             // Before the lock that it would wait for itself.
             wait_for_other_generators(schema, existing_sequence)?;
-            examine(existing_sequence)?;
-            // The transactions that were waited for may have created another generator.
+            locks::lock_in_time(existing_sequence, pg_sys::RowExclusiveLock)?;
+            if catalog::relation(existing_sequence).is_some() {
+                examine(existing_sequence)?;
+            }
+            // The transactions that were waited for may have created another generator, or given
+            // the sequence another name or owner.
+            if catalog::relation_oid(SEQUENCE, schema) != existing_sequence {
+                return Err(Error::ShardChanged(self.shard.number()));
+            }
+            self.check_owns(existing_sequence)?;
             check(existing_sequence)?;
         }
         let left = self.epoch_left(schema, epoch)?;
@@ -166,7 +174,7 @@ impl ShardParts {
             trust.check_schema(self.shard, schema)?;
             owner = self.owner_of_parts(schema, trust)?;
         }
-        check_may_create(schema, owner)?;
+        self.check_may_create_in(schema, owner)?;
         Ok(owner)
     }
 
@@ -251,7 +259,14 @@ impl ShardParts {
         if !catalog::has_rights_of(catalog::current_role(), self.owner) {
             return Err(Error::NotOwner(names::function(definition.function)));
         }
-        check_may_create(definition.schema, self.owner)
+        self.check_may_create_in(definition.schema, self.owner)
+    }
+
+    /// Checks that the owner may create the schema, or functions in it, which name those of the
+    /// extension.
+    fn check_may_create_in(&self, schema: Oid, owner: Oid) -> Result<(), Error> {
+        check_may_create(schema, owner)?;
+        roles::check_may_use_schema(self.own_schema, owner)
     }
 
     /// Runs `f` as the owner of the shard, so that new parts belong to that role. The caller has
@@ -260,7 +275,6 @@ impl ShardParts {
         if self.owner == catalog::current_role() {
             return f();
         }
-        roles::check_may_use_schema(self.own_schema, self.owner)?;
         roles::with_rights_of(self.owner, f)
     }
 

@@ -4,14 +4,14 @@ use crate::error::Error;
 use crate::pg::catalog::{self, Relation};
 use crate::pg::guc;
 use crate::pg::invalidation::{self, Cached};
-use crate::pg::locks::{self, Busy};
+use crate::pg::locks;
 use crate::pg::roles;
 use crate::pg::spi::select;
 use crate::sequence::{IdSequence, visit};
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::Trust;
 use instagram_id_core::layout::Shard;
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::{self, Oid};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 
@@ -131,19 +131,14 @@ pub fn find_to_change(shard: Shard, mode: u32) -> Result<Option<Definition>, Err
     loop {
         let Some(found) = definition::find(shard)? else { return Ok(None) };
         // In the order in which DROP SCHEMA ... CASCADE locks them.
-        let exists = locks::lock_schema_in_time(found.schema)? && lock_in_time(found.sequence.oid)?;
+        let exists = locks::lock_schema_in_time(found.schema)?;
+        locks::lock_in_time(found.sequence.oid, pg_sys::RowExclusiveLock)?;
         locks::lock_function(found.function, mode)?;
         if exists && definition::find(shard)?.as_ref() == Some(&found) {
             return Ok(Some(found));
         }
         pgrx::check_for_interrupts!();
     }
-}
-
-/// Locks a sequence as a call of `next_id` does. Returns whether it exists.
-fn lock_in_time(sequence: Oid) -> Result<bool, Error> {
-    let locked = locks::in_time(|| visit::lock(sequence));
-    locked.ok_or_else(|| locks::not_available(Busy::Relation(sequence)))
 }
 
 /// The error for a shard that does not exist.

@@ -183,17 +183,12 @@ impl Trust {
         Err(Error::TableNotTrusted { table, owner, tie: tie(), own, role })
     }
 
-    /// Whether the role trusts the owner of the schema for another reason than its rights.
-    pub fn is_of_schema(self, schema: Oid) -> bool {
-        self.schema != SchemaTrust::ByRights && !self.has_owner_with_rights(schema)
-    }
-
     /// A NOTICE for each owner that the role trusts for another reason than its rights, such as a
     /// name that the caller has passed.
     pub fn announce(self, shard: Shard, schema: Oid) {
         let (shard, name) = (shard.number(), names::schema(schema));
         let of_schema = catalog::schema_owner(schema);
-        if self.is_of_schema(schema) {
+        if self.schema != SchemaTrust::ByRights && !self.has_owner_with_rights(schema) {
             let owner = owner_of(schema);
             let trusted = Error::OwnerTrusted { shard, owner, object: format!("schema {name}") };
             ErrorReport::from(trusted).report(PgLogLevel::NOTICE);

@@ -1475,10 +1475,8 @@ mod since_17 {
         assert_eq!(code, "42501", "{message}");
         run(&mut client, "REVOKE INSERT ON one FROM other; ALTER TABLE two OWNER TO other");
         let (code, message, _) = error_of(&mut client, adopt);
-        assert_eq!(
-            (code.as_str(), message.as_str()),
-            ("55000", "partition public.two belongs to role other")
-        );
+        assert_eq!(code, "55000", "{message}");
+        assert!(message.starts_with("partition public.two belongs to role other"), "{message}");
         run(&mut client, "ALTER TABLE two OWNER TO CURRENT_USER");
         let way_back: String = one(&mut client, "SELECT way_back FROM adopt_table(5, 't', 'id')");
         let shards = "SELECT id_shard(id) FROM t WHERE id > 9 ORDER BY n";

@@ -291,3 +291,23 @@ fn clock_out_of_range_is_refused_without_harm() {
     journal.check();
     one::<i64>(&mut client, "SELECT next_id(5, 'unused')");
 }
+
+/// The wait of `unadopt_shard()` for the clock has a limit by another clock.
+#[test]
+fn clock_that_is_set_back_does_not_prolong_a_wait() {
+    let server = server();
+    let mut client = server.connect();
+    let original = original_of_shard(5);
+    run(&mut client, &format!("CREATE EXTENSION instagram_id; {original}; SELECT adopt_shard(5)"));
+    thread::scope(|scope| {
+        let unadopt = scope.spawn(|| error_of(&mut client, "SELECT unadopt_shard(5)"));
+        server.wait_until(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity
+                 WHERE query LIKE 'SELECT unadopt%' AND wait_event_type = 'Extension')",
+        );
+        server.set_clock(-30.0);
+        let (code, message, _) = unadopt.join().unwrap();
+        assert_eq!(code, "55000", "{message}");
+        assert!(message.contains("ahead of the clock"), "{message}");
+    });
+}

@@ -570,7 +570,10 @@ fn hints_can_be_followed() {
     assert_eq!(one::<String>(&mut connect_as(&server, "writer"), reason), replaced);
     let again = "SELECT ids.create_shard(5, if_not_exists => true)";
     let (_, _, hint) = error_of(&mut installer, again);
-    run(&mut installer, hint.strip_prefix("Rename it, or use ").unwrap().trim_end_matches('.'));
+    run(
+        &mut installer,
+        hint.strip_prefix("End all sessions that use it, then use ").unwrap().trim_end_matches('.'),
+    );
     assert_eq!(one::<Option<String>>(&mut installer, reason), None);
     run(&mut installer, again);
     run(&mut connect_as(&server, "writer"), "SELECT insta5.next_id()");

@@ -163,3 +163,17 @@ fn script_declares_the_functions_of_the_library() {
         exported.keys().filter(|it| !script.contains(&format!("'{it}'"))).collect();
     assert!(unused.is_empty(), "functions in Rust that the script does not name: {unused:?}");
 }
+
+/// Any role may use the schema public, and call GRANT, which locks its row even without effect.
+#[test]
+fn grant_of_another_role_does_not_keep_the_script_waiting() {
+    let server = Server::start(&[("fsync", "off")]);
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let grant = "CREATE ROLE other; SET ROLE other; BEGIN; GRANT USAGE ON SCHEMA public TO other";
+    run(&mut other, grant);
+    run(&mut client, "SET statement_timeout = '60 s'");
+    let (code, message, _) = error_of(&mut client, "CREATE EXTENSION instagram_id");
+    assert_eq!(code, "55P03", "{message}");
+    run(&mut other, "ROLLBACK");
+    run(&mut client, "CREATE EXTENSION instagram_id");
+}
