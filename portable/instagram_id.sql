@@ -865,6 +865,7 @@ BEGIN
                 DETAIL = format('It is not the function that shard %s needs.', shard),
                 HINT = CASE WHEN part.name = 'next_id' AND (SELECT xmin <> pg_current_xact_id()::xid FROM pg_class WHERE oid = sequence)
                         AND (SELECT proowner FROM pg_proc WHERE oid = part.existing) = quote_ident(current_user)::regrole THEN format('End all sessions that use it, then use CREATE OR REPLACE FUNCTION %s.next_id() %s %s.', schema, part.form, part.body)
+                    WHEN part.name = 'next_id' THEN 'Drop it when all sessions that use it have ended.'
                     ELSE 'Rename or drop it.' END;
         END IF;
         EXECUTE format('CREATE FUNCTION %s.%s(%s) %s %s', schema, part.name, part.arguments, part.form, part.body);

@@ -13,6 +13,7 @@ DO $$
 DECLARE
     place name;
     found text;
+    former text := pg_catalog.current_setting('lock_timeout');
 BEGIN
     -- A GRANT of any role that may use the schema, even one without effect, keeps its row locked.
     IF pg_catalog.current_setting('lock_timeout')::interval NOT BETWEEN '1 ms' AND '2 s' THEN
@@ -21,6 +22,7 @@ BEGIN
     -- search_path has the name of the schema. Its row is locked, so that no other role gives the
     -- name to another schema meanwhile.
     SELECT nspname INTO place FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id' FOR UPDATE OF n;
+    PERFORM pg_catalog.set_config('lock_timeout', former, true);
     IF place IS DISTINCT FROM pg_catalog.current_schema() THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'the schema of the extension has got another name', HINT = 'Try again.';
     END IF;

@@ -456,6 +456,10 @@ errors! {
 
     // Privileges.
 
+    /// The caller has lost the rights of the owner of what it changes, while it waited.
+    RightsRevoked(role: String) => ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "permission denied to act as role {0}";
+
     /// The role may not use the sequence.
     NoRightOnSequence { name: String, role: String, update: bool } => ERRCODE_INSUFFICIENT_PRIVILEGE,
         "permission denied for sequence {name}",
@@ -685,9 +689,8 @@ errors! {
 
     /// A function that needs the newest key of a table, or creates or removes partitions, has
     /// waited for the table, one that is connected with it by a foreign key, or a sequence that it
-    /// drops; or a function that changes a shard has waited for a function or an existing sequence
-    /// of it: for 10 seconds, or for
-    /// `lock_timeout` if that is shorter.
+    /// drops. Or a function that changes a shard has waited for its sequence or a function of it:
+    /// for 10 seconds, or for `lock_timeout` if that is shorter.
     ObjectLocked { object: String, owner: String } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain a lock on {object}",
         detail("Another transaction has locked, used or changed it, and is still open. It belongs to role {owner}."),
@@ -752,8 +755,8 @@ errors! {
         "function {0} or its tables changed concurrently",
         hint("Try again.");
 
-    /// The table was renamed or replaced while `adopt_shard()`, `adopt_table()` or another function
-    /// waited for it.
+    /// The table was renamed, replaced, moved or given to another role while `adopt_shard()`,
+    /// `adopt_table()` or another function waited for it.
     TableChanged(table: String) => ERRCODE_OBJECT_IN_USE,
         "table {0} changed concurrently",
         hint("Try again.");
@@ -1281,9 +1284,9 @@ errors! {
     /// defaults of their own.
     BelowKept { below: String, table: String, count: usize } => ERRCODE_SUCCESSFUL_COMPLETION,
         "table {below} keeps its default",
-        detail("It is below table {table}. Rows that are inserted into table {below} directly continue with its keys.{}",
+        detail("It is below table {table}. Rows that are inserted into it directly continue with its keys.{}",
             if *count > 1 { format!(" There are {count} such tables.") } else { String::new() }),
-        hint("If they are to get ids, give it the same default with ALTER TABLE ONLY.");
+        hint("Adopt a table that inherits by a call of its own. Change the default of a partition with ALTER TABLE ... SET DEFAULT.");
 
     /// NOTICE of `create_id_partitions()` and `drop_old_id_partitions()`: queries on the table do
     /// not read a partition any more, which covers its period and is not dropped.

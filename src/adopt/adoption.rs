@@ -12,6 +12,7 @@ use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use crate::shard::trust;
 use pgrx::pg_sys::Oid;
+use rustc_hash::FxHashSet;
 
 /// The original in a schema, and the shard that it becomes.
 pub struct Adoption {
@@ -22,6 +23,8 @@ pub struct Adoption {
     pub sequence: IdSequence,
     /// Name and owner of the sequence when it was read.
     pub sequence_was: Option<(String, Oid)>,
+    /// The defaults that named the sequence then.
+    pub defaults_before: FxHashSet<Oid>,
     pub columns: Vec<Column>,
     /// Which defaults were read for these.
     pub callers: Callers,

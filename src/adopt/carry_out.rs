@@ -54,7 +54,7 @@ impl Adoption {
         let kept_before = self.kept_before().map(|kept| kept.oid);
         let changed: Vec<Oid> = kept_before.into_iter().chain([self.function.oid]).collect();
         change_functions(self.parts.shard, &self.function, &changed, || {
-            roles::with_rights_of(self.function.owner, || {
+            roles::as_role(self.function.owner, || {
                 statements.iter().for_each(|statement| spi::run(statement));
                 self.revoke_from_others();
                 self.parts.make_functions(self.function.schema, self.sequence_of_shard())

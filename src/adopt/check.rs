@@ -9,7 +9,7 @@ use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::sequence::IdSequence;
-use crate::sequence::refusal;
+use crate::sequence::{refusal, visit};
 use crate::shard::columns::{
     self, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners, now_ms,
 };
@@ -57,6 +57,7 @@ impl Adoption {
         )?;
         check_may_lock(&self.columns)?;
         rights::check_owner_can_create(&self.function, self.sequence.oid, self.parts.own_schema)?;
+        visit::check_may_update(self.sequence)?;
         rights::check_callers(&self.function, self.sequence.oid, self.parts.own_schema)
     }
 
@@ -142,13 +143,14 @@ impl Adoption {
         self.check_other_user(other_user::find(sequence, |function| self.is_ours(function)))
     }
 
-    /// Checks under the locks that there is no other user of the sequence meanwhile, as from a
+    /// Checks under the locks that no other user of the sequence has come meanwhile, as by a
     /// transaction that the adoption has waited for: a default, or a function of the owner or the
-    /// caller. Other roles decide how many functions there are to read.
+    /// caller.
     pub fn check_no_new_user(&self) -> Result<(), Error> {
         let roles = vec![self.function.owner, catalog::current_role()];
         let is_ours = |function: &Function| self.is_ours(function);
-        self.check_other_user(other_user::find_of_roles(roles, self.sequence.oid, is_ours))
+        let known = &self.defaults_before;
+        self.check_other_user(other_user::find_new(self.sequence.oid, known, roles, is_ours))
     }
 
     /// Whether a function that uses the sequence is the original, or belongs to the shard.

@@ -104,7 +104,6 @@ fn adopt_shard(
             }
         }
         let trust = request.trust(&adoption.function);
-        trust.announce(adoption.parts.shard, adoption.function.schema);
         adoption.announce();
         let script = adoption.script()?;
         let (newest, above) = if dry_run {
@@ -113,6 +112,8 @@ fn adopt_shard(
             let (newest, above) = adoption.carry_out(trust)?;
             (newest, Some(layout::id_of(above, adoption.parts.shard)))
         };
+        // The owner as it is under the locks.
+        trust.announce(adoption.parts.shard, adoption.function.schema);
         let row = (
             adoption.parts.shard.number().into(),
             Regnamespace(adoption.function.schema),
@@ -140,13 +141,19 @@ fn unadopt_shard(
         prevent_if_read_only("unadopt_shard()");
         // Before the lock: the session of a role that may not do this keeps it until the client has
         // read the error.
-        find_adopted(shard, own_schema)?;
+        let callers = Callers::default();
+        let read = || {
+            let (definition, adopted, sequences) = find_adopted(shard, own_schema)?;
+            let columns = columns_filled_by(&adopted, &callers);
+            check_may_lock(&columns)?;
+            Ok::<_, Error>((definition, adopted, sequences, columns))
+        };
+        read()?;
         ddl::lock_number(shard)?;
-        let (definition, adopted, sequences) = find_adopted(shard, own_schema)?;
+        let found = read()?;
+        let (definition, adopted, sequences, columns) = &found;
         let function = adopted[0].function.oid;
         let oids: Vec<Oid> = sequences.iter().map(|sequence| sequence.oid).collect();
-        let callers = Callers::default();
-        let columns = columns_filled_by(&adopted, &callers);
         // A migration that has restored an original may have reset its sequence. The ids are still
         // in the tables.
         let is_replaced = adopted.iter().any(|one| one.sequence.is_none());
@@ -154,34 +161,31 @@ fn unadopt_shard(
             let wait_for = |it: &IdSequence| wait_for_the_clock(shard, *it, longest);
             sequences.iter().try_for_each(wait_for)?;
             if is_replaced {
-                wait_for_newest_id(&columns, definition.sequence.epoch, longest)
+                wait_for_newest_id(columns, definition.sequence.epoch, longest)
             } else {
                 Ok(())
             }
         };
-        let check = || check_tables_of_others(&adopted[0].function, &columns);
-        check_may_lock(&columns)?;
+        let check = || check_tables_of_others(&adopted[0].function, columns);
         check()?;
         // First without the locks, so that no writer waits with us.
         wait(CATCH_UP)?;
         // Other roles decide how much there is to look at, so not under the locks either.
-        check_not_used_by_number(&definition, &adopted, own_schema)?;
-        check_no_other_user(&definition, &adopted, own_schema)?;
-        check_dependents(&adopted, &parts_beside(&definition, &adopted))?;
+        let parts = parts_beside(definition, adopted);
+        check_not_used_by_number(definition, adopted, &parts, own_schema)?;
+        check_no_other_user(definition, adopted, &parts, own_schema)?;
+        check_dependents(adopted, &parts)?;
         oids.iter().for_each(|sequence| announce_ignored_defaults(*sequence));
         locks::lock_schema_in_time(definition.schema)?;
-        for one in &adopted {
+        for one in adopted {
             locks::lock_function(one.function.oid, pg_sys::AccessShareLock)?;
         }
-        lock_out_writers(&columns, TableLock::AgainstWriters, &oids, check)?;
-        let is_same = adopted::to_restore(&definition, own_schema) == adopted
-            && columns_filled_by(&adopted, &callers) == columns;
-        if !is_same {
+        lock_out_writers(columns, TableLock::AgainstWriters, &oids, check)?;
+        if read()? != found {
             return Err(Error::OriginalChanged(names::function(function)).into());
         }
-        adopted.iter().try_for_each(Adopted::check_name_in_original)?;
         wait(locks::SHORT)?;
-        let parts = parts_beside(&definition, &adopted);
+        let parts = parts_beside(definition, adopted);
         let of_adopted =
             |one: &Adopted| [Some(one.function.oid), one.kept.as_ref().map(|kept| kept.oid)];
         let changed: Vec<Oid> = adopted
@@ -190,7 +194,7 @@ fn unadopt_shard(
             .flatten()
             .chain(parts.iter().map(|part| part.oid))
             .collect();
-        change_functions(shard, &adopted[0].function, &changed, || restore(&adopted, &parts))??;
+        change_functions(shard, &adopted[0].function, &changed, || restore(adopted, &parts))??;
         Ok(Regprocedure(function))
     })
 }
@@ -227,9 +231,10 @@ fn find_adopted(
 fn check_no_other_user(
     definition: &Definition,
     adopted: &[Adopted],
+    parts: &[Function],
     own_schema: Oid,
 ) -> Result<(), Error> {
-    let mut ours = dropped(adopted, &parts_beside(definition, adopted));
+    let mut ours = dropped(adopted, parts);
     ours.extend(adopted.iter().map(|one| one.function.oid));
     let is_of_other_shard = |function: &Function| {
         let defined = definition::read(function).map(|it| it.shard);
@@ -254,9 +259,10 @@ fn check_no_other_user(
 fn check_not_used_by_number(
     definition: &Definition,
     adopted: &[Adopted],
+    parts: &[Function],
     own_schema: Oid,
 ) -> Result<(), Error> {
-    if parts_beside(definition, adopted).is_empty() {
+    if parts.is_empty() {
         return Ok(());
     }
     let columns = columns::columns_by_number(
@@ -318,11 +324,11 @@ fn restore(adopted: &[Adopted], parts: &[Function]) -> Result<(), Error> {
     // Drop the definition first: after that, later statements do not count as changes of a shard.
     for part in parts.iter().rev() {
         let drop = format!("DROP FUNCTION {}", names::function(part.oid));
-        roles::with_rights_of(part.owner, || spi::run(&drop));
+        roles::as_role(part.owner, || spi::run(&drop));
     }
     for (one, script) in adopted.iter().zip(&scripts) {
         if let Some(script) = script {
-            roles::with_rights_of(one.function.owner, || spi::run(script));
+            roles::as_role(one.function.owner, || spi::run(script));
         }
     }
     Ok(())

@@ -8,13 +8,14 @@ use crate::pg::catalog;
 use crate::pg::default::default_of;
 use crate::pg::names;
 use crate::pg::parsed_body::Expression;
-use crate::pg::spi::{self, select, select_by_index};
+use crate::pg::spi::{self, select};
 use crate::sequence::read;
 use crate::shard::columns::{
     Column, columns_with_currval, columns_with_default_on, defaults_of, newest_serial_key,
 };
 use crate::shard::definition::{self, Definition};
 use crate::shard::generated::{self, Generated};
+use crate::shard::trust::Trust;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::State;
 use instagram_id_core::layout::Shard;
@@ -37,8 +38,9 @@ pub struct KeyColumn {
 
 /// The source of the keys of a column.
 pub enum Keys {
-    /// A default, which this statement gives the column again. `None` if it generates ids of this
-    /// shard in another form, such as from another sequence, and could repeat its ids.
+    /// A default, which this statement gives the column again. `None` if there is no such
+    /// statement, or if the default generates ids of this shard in another form, such as from
+    /// another sequence, and could repeat its ids.
     Default(Option<String>),
     /// An identity, with the clause that creates it again.
     Identity(String),
@@ -50,7 +52,7 @@ pub enum Keys {
 struct Generator {
     /// The statement that gives the column this default again. For `next_id()` of another shard it
     /// is a call of `adopt_table`, with its checks: its owner could replace the function, or
-    /// another role create one of its name. `None` for another function of a role.
+    /// another role create one of its name. `None` for a function of another name.
     restore: Option<String>,
     /// The shard whose ids it generates, if the default or the function has its number.
     shard: Option<Shard>,
@@ -151,13 +153,13 @@ impl KeyColumn {
     /// to the session, which would not be that of the last key any more. A NOTICE names one of an
     /// owner who may not use the sequence: such a role must not prevent an adoption.
     pub fn check_sources(&self) -> Result<(), Error> {
-        let below = self.tables_that_keep_theirs();
         for oid in &self.sources {
             let sequence = || names::relation(*oid);
-            if let Some(by) = repeating(*oid, true, &below) {
+            let going_on = self.tables_that_go_on_with(*oid);
+            if let Some(by) = repeating(*oid, true, &going_on) {
                 return Err(Error::KeyRepeated { sequence: sequence(), by });
             }
-            if let Some(by) = repeating(*oid, false, &below) {
+            if let Some(by) = repeating(*oid, false, &going_on) {
                 let notice = Error::KeyRepeatedByOther { sequence: sequence(), by };
                 ErrorReport::from(notice).report(PgLogLevel::NOTICE);
             }
@@ -165,13 +167,12 @@ impl KeyColumn {
         Ok(())
     }
 
-    /// The tables below, if they keep their defaults.
-    fn tables_that_keep_theirs(&self) -> Vec<Oid> {
-        if self.changes_partitions() {
-            return vec![];
-        }
-        let query = format!("{} WHERE relid <> $1", catalog::tree_of("$1"));
-        select_by_index(&query, &[self.column.table.into()], |row| row.get(1))
+    /// Other tables with a column of this name that continues with keys from the sequence. So
+    /// `currval()` goes on as well there.
+    fn tables_that_go_on_with(&self, sequence: Oid) -> Vec<Oid> {
+        let mut columns = columns_with_default_on(sequence);
+        columns.retain(|it| it.table != self.column.table && it.name == self.column.name);
+        columns.into_iter().map(|it| it.table).collect()
     }
 
     /// Drops the sequence of the former keys, unless another default uses it.
@@ -206,17 +207,25 @@ fn is_partitioned(table: Oid) -> bool {
     catalog::relation(table).is_some_and(|relation| relation.is_partitioned)
 }
 
-/// The call that makes ids of a shard the default of a column. It names the schema, as the default
-/// did, and so needs neither a number that is defined once nor an owner with certain rights.
-fn adopting(column: &Column, shard: &Definition, own_schema: Oid) -> String {
-    let [table, name, schema] =
-        [names::relation(column.table), column.name.clone(), names::raw_schema(shard.schema)]
-            .map(quote_literal);
+/// The call that makes ids of a shard the default of a column. It names the schema if the owner of
+/// the table trusts the owner of the schema for that only, as the default did, or if another schema
+/// defines the number, too. `None` if the owner of the table does not trust the shard.
+fn adopting(column: &Column, shard: &Definition, own_schema: Oid) -> Option<String> {
+    let table = catalog::relation(column.table)?;
+    let trusts =
+        |named| Trust::of_table(&table, shard.schema, named).accepts(shard.schema, shard.owner);
+    let is_found = definition::find(shard.shard).is_ok_and(|found| found.is_some());
+    let schema = match (trusts(false) && is_found, trusts(true)) {
+        (true, _) => "NULL".into(),
+        (false, true) => quote_literal(names::raw_schema(shard.schema)),
+        (false, false) => return None,
+    };
+    let [table, name] = [names::relation(column.table), column.name.clone()].map(quote_literal);
     let (own_schema, number) = (names::schema(own_schema), shard.shard.number());
     // With all arguments and their types, so that it is no call of another function of this name.
-    format!(
+    Some(format!(
         "SELECT {own_schema}.adopt_table({number}, {table}::regclass, {name}::text, false, {schema}::text)"
-    )
+    ))
 }
 
 /// A default that may call `currval()` on the sequence, or a rule that names it, of an owner who
@@ -337,7 +346,7 @@ impl Found {
                 let shard = definition::in_schema_by_number(function.schema, shard);
                 shard
                     .filter(|it| function.name == "next_id" && it.sequence == sequence)
-                    .map(|it| adopting(&self.column, &it, own_schema))
+                    .and_then(|it| adopting(&self.column, &it, own_schema))
             }
             _ => Some(set_default(&quote_qualified_identifier(&schema, &function.name))),
         };

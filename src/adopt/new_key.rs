@@ -4,7 +4,6 @@ use crate::adopt::key_column::KeyColumn;
 use crate::adopt::rights;
 use crate::adopt::table::{check_unchanged, next_id_of, set_default};
 use crate::error::Error;
-use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::roles;
@@ -27,8 +26,7 @@ pub fn adopt_new_key(
     let key = KeyColumn::find(table, Some(name.to_owned()), definition, own_schema)?;
     key.check_sources()?;
     rights::check_writers(&key, definition, own_schema)?;
-    let lock = || locks::lock_function(next_id, pg_sys::AccessShareLock);
-    guc::with_lock_timeout(locks::SHORT.min(guc::lock_limit()), lock)?;
+    locks::waiting_briefly(|| locks::lock_function(next_id, pg_sys::AccessShareLock))?;
     check_unchanged(definition, own_schema, trust, next_id)?;
     let change = key.change(&names::schema(definition.schema));
     set_default(&change, None, definition)?;

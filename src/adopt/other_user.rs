@@ -5,10 +5,13 @@ use crate::adopt::adopted::{SEARCHED_MAX, is_kept, mentions_nextval};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
-use crate::shard::columns::{Column, columns_of_owners, columns_with_nextval};
+use crate::shard::columns::{
+    Column, columns_of_owners, columns_of_owners_beside, columns_with_nextval,
+};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::plpgsql;
 use pgrx::pg_sys::{self, Oid};
+use rustc_hash::FxHashSet;
 use std::fmt;
 
 pub enum User {
@@ -49,14 +52,15 @@ pub fn find(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> 
     first(columns_of_owners(sequence, true)).or_else(|| find_function(sequence, None, is_ours))
 }
 
-/// The same, but of functions and shards only those of these roles, which decide how many they
-/// have.
-pub fn find_of_roles(
-    roles: Vec<Oid>,
+/// The same, but apart from these defaults, and from functions and shards of other roles than
+/// these: they decide how many there are to read.
+pub fn find_new(
     sequence: Oid,
+    known: &FxHashSet<Oid>,
+    roles: Vec<Oid>,
     is_ours: impl Fn(&Function) -> bool,
 ) -> Option<User> {
-    let column = first(columns_of_owners(sequence, true));
+    let column = first(columns_of_owners_beside(sequence, known));
     column.or_else(|| find_function(sequence, Some(roles), is_ours))
 }
 

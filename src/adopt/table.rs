@@ -2,7 +2,7 @@
 
 use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
-use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables, newest_key};
+use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables, newest_key_only};
 use crate::arguments::{self, not_null};
 use crate::citus::placement;
 use crate::error::{Argument, Error};
@@ -86,8 +86,7 @@ pub fn adopt_table(
             // The table's default will call this function.
             next_id = next_id_of(&definition, own_schema, trust)?;
             check_before_locks(&key, &definition, own_schema)?;
-            trust.announce(shard, definition.schema);
-            announce_below(&key.column);
+            announce_below(&key.column, &definition, own_schema);
         }
         let columns = [key.column.clone()];
         if !dry_run {
@@ -98,9 +97,12 @@ pub fn adopt_table(
             key = find()?; // it may have changed before we got the lock
             check_under_locks(&key, &before, &relation)?;
         }
+        if !has_ids {
+            trust.announce(shard, definition.schema);
+        }
         // The way back does not need it.
         let is_unread = has_ids && placement::first_distributed([table].into_iter()).is_some();
-        let newest = if is_unread { None } else { newest_key(&columns)? };
+        let newest = if is_unread { None } else { newest_key_only(&key.column)? };
         let change = (!has_ids).then(|| key.change(&names::schema(definition.schema)));
         let way_back = key.way_back()?;
         if change.is_some() {
@@ -110,7 +112,7 @@ pub fn adopt_table(
             let newest = newest.as_ref().map(|newest| newest.0);
             set_default(change, newest, &definition)?;
         }
-        let lock = lock_tables(&columns, TableLock::ToAlter).unwrap_or_default();
+        let lock = lock_tables(&columns, lock_for(&key)).unwrap_or_default();
         let row = (
             shard.number().into(),
             Regclass(table),
@@ -175,14 +177,19 @@ fn check_partitions(key: &KeyColumn) -> Result<(), Error> {
     other.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// A NOTICE about tables below that have a default of their own for the column, and keep it.
-fn announce_below(column: &Column) {
+/// A NOTICE about tables below whose column has keys of its own: an identity, or another default
+/// than those that generate ids of the shard.
+fn announce_below(column: &Column, definition: &Definition, own_schema: Oid) {
     let query = format!(
         "SELECT relid FROM ({}) AS t JOIN pg_attribute ON attrelid = relid AND attname = $2
-         WHERE relid <> $1 AND atthasdef ORDER BY 1",
-        catalog::tree_of("$1")
+             LEFT JOIN pg_attrdef AS f ON adrelid = relid AND adnum = attnum
+         WHERE relid <> $1 AND (attidentity <> '' OR atthasdef AND attgenerated = '' AND
+             NOT ({} AND pg_get_expr(f.adbin, 0::oid) = ANY ($3))) ORDER BY 1",
+        catalog::tree_of("$1"),
+        catalog::IS_SHORT_DEFAULT
     );
-    let arguments = [column.table.into(), column.name.as_str().into()];
+    let defaults = columns::defaults_of(definition, own_schema);
+    let arguments = [column.table.into(), column.name.as_str().into(), defaults.into()];
     let below = select_by_index(&query, &arguments, |row| row.get::<Oid>(1));
     if let Some(first) = below.first() {
         let (below, count) = (names::relation(*first), below.len());
@@ -205,6 +212,10 @@ fn check_not_closed(definition: &Definition) -> Result<(), Error> {
     refusal::check_not_closed(definition.sequence.oid)
 }
 
+fn lock_for(key: &KeyColumn) -> TableLock {
+    if key.changes_partitions() { TableLock::ToAlter } else { TableLock::ToAlterOnly }
+}
+
 /// Locks the column, and before it what other roles can lock as long as they like.
 fn lock(key: &KeyColumn, definition: &Definition, next_id: Oid) -> Result<(), Error> {
     locks::lock_schema_in_time(definition.schema)?;
@@ -212,12 +223,12 @@ fn lock(key: &KeyColumn, definition: &Definition, next_id: Oid) -> Result<(), Er
     locks::lock_in_time(definition.sequence.oid, pg_sys::RowExclusiveLock)?;
     check_not_closed(definition)?;
     let (columns, dropped) = ([key.column.clone()], key.dropped_sequence());
-    lock_out_writers(&columns, TableLock::ToAlter, dropped.as_slice(), || Ok(()))
+    lock_out_writers(&columns, lock_for(key), dropped.as_slice(), || Ok(()))
 }
 
 /// Checks that the newest key is not ahead of the clock, and that the caller may advance the shard
-/// above it. Other roles decide about the keys in their
-/// tables, so the hint has a statement only if the owner of the table may advance the shard anyway.
+/// above it. Other roles decide about the keys in their tables, so the hint has a statement only if
+/// the owner of the table may advance the shard anyway.
 fn check_newest(
     newest: Option<&(i64, String)>,
     definition: &Definition,

@@ -13,7 +13,7 @@ use crate::pg::spi::{self, select_by_index};
 use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::IdSequence;
 use crate::sequence::read;
-use crate::shard::columns::{Column, key_ahead, newest_id, now_ms};
+use crate::shard::columns::{Column, key_ahead, newest_id, newest_id_only, now_ms};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};
@@ -21,6 +21,7 @@ use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_identifier;
 use std::cell::Cell;
 use std::iter;
+use std::slice;
 use std::time::{Duration, Instant};
 
 /// How long `unadopt_shard` waits for the clock to catch up, as long as nobody waits for it.
@@ -48,8 +49,20 @@ pub fn wait_for_the_clock(
 ///
 /// Those of [`newest_id`]. Or Citus stores the rows of a table elsewhere, also on other nodes.
 pub fn newest_key(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
+    check_is_here(columns)?;
+    newest_id(columns)
+}
+
+/// The same for one column, without the tables that inherit from its table.
+pub fn newest_key_only(column: &Column) -> Result<Option<(i64, String)>, Error> {
+    check_is_here(slice::from_ref(column))?;
+    newest_id_only(column)
+}
+
+/// Checks that the rows of these tables are not stored by Citus, perhaps on other nodes.
+fn check_is_here(columns: &[Column]) -> Result<(), Error> {
     match placement::first_distributed(columns.iter().map(|column| column.table)) {
-        None => newest_id(columns),
+        None => Ok(()),
         Some(table) => Err(match catalog::relation(table).map(|relation| relation.schema) {
             Some(schema) if placement::is_distributed(schema) => {
                 Error::SchemaDistributed { name: names::schema(schema) }
@@ -142,16 +155,20 @@ pub fn check_tables_of_others(function: &Function, columns: &[Column]) -> Result
 pub enum TableLock {
     /// Keeps writers out.
     AgainstWriters,
-    /// As ALTER TABLE ONLY takes it: not on tables that inherit from the table, apart from its
-    /// partitions. Their owners could hold a lock on them.
+    /// To alter the table and its partitions, but not tables that inherit from it: their owners
+    /// could hold a lock on them.
     ToAlter,
+    /// To alter the table alone, and read its partitions.
+    ToAlterOnly,
 }
 
 impl TableLock {
     fn mode(self) -> (u32, &'static str) {
         match self {
             TableLock::AgainstWriters => (pg_sys::ShareRowExclusiveLock, "SHARE ROW EXCLUSIVE"),
-            TableLock::ToAlter => (pg_sys::AccessExclusiveLock, "ACCESS EXCLUSIVE"),
+            TableLock::ToAlter | TableLock::ToAlterOnly => {
+                (pg_sys::AccessExclusiveLock, "ACCESS EXCLUSIVE")
+            }
         }
     }
 }
@@ -160,8 +177,9 @@ impl TableLock {
 pub fn lock_tables(columns: &[Column], lock: TableLock) -> Option<String> {
     let mut tables: Vec<_> = columns.iter().map(|column| names::relation(column.table)).collect();
     tables.dedup();
+    let only = if matches!(lock, TableLock::ToAlterOnly) { "ONLY " } else { "" };
     (!tables.is_empty())
-        .then(|| format!("LOCK TABLE {} IN {} MODE", tables.join(", "), lock.mode().1))
+        .then(|| format!("LOCK TABLE {only}{} IN {} MODE", tables.join(", "), lock.mode().1))
 }
 
 /// Takes the locks that keep writers out: on the tables of these columns, and on the sequences.
@@ -289,8 +307,13 @@ fn lock_table(
     let mode = lock.mode().0;
     check_may_lock(columns)?;
     let locked = match lock {
-        TableLock::ToAlter if !relation.is_partitioned => {
+        TableLock::ToAlter | TableLock::ToAlterOnly if !relation.is_partitioned => {
             attempts.lock(table, mode);
+            vec![table]
+        }
+        TableLock::ToAlterOnly => {
+            attempts.lock(table, mode);
+            attempts.lock_with_children(table, pg_sys::AccessShareLock, check)?;
             vec![table]
         }
         _ => attempts.lock_with_children(table, mode, check)?,

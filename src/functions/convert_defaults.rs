@@ -395,7 +395,7 @@ impl Candidate {
         let convert = || match catalog::relation(self.column.table) {
             // PostgreSQL evaluates expressions of the partition key and of those of partitions
             // here. They belong to roles with the rights of the owner.
-            Some(table) if table.is_partitioned => roles::with_rights_of(table.owner, run),
+            Some(table) if table.is_partitioned => roles::as_role(table.owner, run),
             _ => run(),
         };
         // Others wait meanwhile.

@@ -477,7 +477,7 @@ impl Parent {
     /// Runs a statement in which indexes and constraints may call functions of the table's owner,
     /// and of no other role.
     fn run_as_owner(&self, statement: &str) {
-        roles::with_rights_of(self.relation.owner, || spi::run(statement));
+        roles::as_role(self.relation.owner, || spi::run(statement));
     }
 
     /// The clauses that give a partition its table's access method and tablespace.

@@ -90,13 +90,16 @@ fn create_shard(
             Found::Incomplete(incomplete) => {
                 // Before the lock that it would wait for itself.
                 ddl::wait_for_other_generators(incomplete.schema, incomplete.sequence.oid)?;
-                let existing = lookup::find_to_change(shard, pg_sys::AccessShareLock)?;
-                let Some(existing) = existing.filter(|now| *now == incomplete) else {
-                    return Err(Error::ShardChanged(shard.number()).into());
-                };
-                ShardParts::of(&existing, own_schema).complete(&existing)?;
-                trust.announce(shard, existing.schema);
-                return Ok(Regnamespace(existing.schema));
+                lookup::find_to_change(shard, pg_sys::AccessShareLock)?;
+                // Rights, trust and parts may have changed until the locks were available.
+                match find()? {
+                    Found::Incomplete(now) if now == incomplete => {
+                        ShardParts::of(&now, own_schema).complete(&now)?;
+                    }
+                    _ => return Err(Error::ShardChanged(shard.number()).into()),
+                }
+                trust.announce(shard, incomplete.schema);
+                return Ok(Regnamespace(incomplete.schema));
             }
             Found::Nothing => {}
         }

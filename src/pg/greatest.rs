@@ -15,6 +15,15 @@ use pgrx::pg_sys::{self, AttrNumber, Datum, LOCKMODE, Oid};
 use rustc_hash::FxHashSet;
 use std::ffi::c_int;
 
+/// Which tables below one are read with it.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Parts {
+    /// Its partitions, which store its rows.
+    Partitions,
+    /// Also those that inherit from it.
+    AllBelow,
+}
+
 /// The greatest value of a column of bigint, or of a domain over it, that is at most `limit`, in a
 /// locked table and in those that inherit from it, by a snapshot taken now. Temporary tables of
 /// other sessions are left out, and those in `read`, to which the others are added.
@@ -26,6 +35,7 @@ pub fn greatest_at_most(
     table: Oid,
     column: &str,
     limit: i64,
+    parts: Parts,
     read: &mut FxHashSet<Oid>,
 ) -> Result<Option<i64>, Error> {
     let below = || {
@@ -38,10 +48,12 @@ pub fn greatest_at_most(
         select_by_index(&query, &[table.into()], |row| Some((row.get(1)?, row.get(2)?)))
     };
     // Writers wait while the columns of many tables are read, most of which have no children.
+    let read_alone = |one: &catalog::Relation| {
+        let has_parts = one.may_have_children && parts == Parts::AllBelow;
+        !(has_parts || one.is_partitioned || one.is_temporary)
+    };
     let parts = match catalog::relation(table) {
-        Some(one) if !(one.may_have_children || one.is_partitioned || one.is_temporary) => {
-            vec![(table, one.is_foreign)]
-        }
+        Some(one) if read_alone(&one) => vec![(table, one.is_foreign)],
         _ => below(),
     };
     let mut greatest = None;

@@ -60,13 +60,13 @@ pub fn lock_schema(schema: Oid) -> bool {
 /// The same, with an error that names the schema. Not within an attempt, which PostgreSQL's own
 /// error ends.
 pub fn lock_schema_in_time(schema: Oid) -> Result<bool, Error> {
-    check_may_lock(schema)?;
+    check_may_lock_schema(schema)?;
     in_time(|| lock_schema(schema)).ok_or_else(|| not_available(Busy::Schema(schema)))
 }
 
 /// A role that may not use the schema can pass OIDs of what it owns there, but must not keep others
 /// from changing the schema.
-fn check_may_lock(schema: Oid) -> Result<(), Error> {
+fn check_may_lock_schema(schema: Oid) -> Result<(), Error> {
     match catalog::schema_owner(schema) {
         Some(_) => roles::check_may_use_schema(schema, catalog::current_role()),
         None => Ok(()),
@@ -204,7 +204,7 @@ fn lock_row(row: &Row, mode: pg_sys::LockTupleMode::Type) -> Option<pg_sys::TM_R
 
 /// Checks that the current role may use the schema of a relation, if that exists.
 pub fn check_schema_of(relation: Oid) -> Result<(), Error> {
-    catalog::relation(relation).map_or(Ok(()), |relation| check_may_lock(relation.schema))
+    catalog::relation(relation).map_or(Ok(()), |relation| check_may_lock_schema(relation.schema))
 }
 
 /// Locks a relation until the transaction ends. A lock on a dropped relation has no effect.
@@ -346,7 +346,7 @@ impl Attempts {
     /// Within an attempt: locks the schema of a relation, if that exists.
     pub fn lock_schema_of(&self, relation: Oid) -> Result<(), Error> {
         if let Some(relation) = catalog::relation(relation) {
-            check_may_lock(relation.schema)?;
+            check_may_lock_schema(relation.schema)?;
             self.wait_for(Busy::Schema(relation.schema), || lock_schema(relation.schema));
         }
         Ok(())
@@ -387,8 +387,7 @@ impl Attempts {
 }
 
 /// Makes [`Attempts`] until one has all locks. Otherwise returns what another session has locked.
-/// Once other sessions wait for these locks, each further wait lasts at most
-/// [`SHORT`].
+/// Once other sessions wait for these locks, each further wait lasts at most [`SHORT`].
 pub fn lock_all(lock: impl Fn(&Attempts) -> Result<(), Error>) -> Result<Result<(), Busy>, Error> {
     let mut attempts = Attempts::new();
     while !attempts.attempt(|attempts| lock(attempts).map(|()| true))? {

@@ -1,6 +1,6 @@
 //! The current role, and its privileges.
 
-use crate::error::Error;
+use crate::error::{Error, or_raise};
 use crate::pg::catalog::{self, Relation};
 use crate::pg::names;
 use crate::pg::raw::{Raw, guarded};
@@ -28,6 +28,16 @@ pub fn with_rights_of<T>(role: Oid, f: impl FnOnce() -> T) -> T {
         pg_sys::SetUserIdAndSecContext(outer, context);
         result
     }
+}
+
+/// The same for a role whose rights the current role has, and may have lost since that was checked:
+/// the caller may have waited.
+pub fn as_role<T>(role: Oid, f: impl FnOnce() -> T) -> T {
+    or_raise(|| match catalog::has_rights_of(catalog::current_role(), role) {
+        true => Ok(()),
+        false => Err(Error::RightsRevoked(names::role(role))),
+    });
+    with_rights_of(role, f)
 }
 
 /// Whether the current role may lock a table against writers, as for LOCK TABLE.

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::pg::catalog::{self, BaseTypes};
-use crate::pg::greatest;
+use crate::pg::greatest::{self, Parts};
 use crate::pg::guc;
 use crate::pg::lock_waits;
 use crate::pg::locks;
@@ -82,9 +82,29 @@ pub fn columns_with_default_on(sequence: Oid) -> Vec<Column> {
 /// The same, of owners who may use the sequence, or of those who may not: any role can name it by
 /// its OID.
 pub fn columns_of_owners(sequence: Oid, may_use: bool) -> Vec<Column> {
+    columns_of_owners_among(sequence, may_use, None)
+}
+
+/// The same apart from these defaults, by their OIDs: any role decides how many there are, and
+/// those that are known are not read again.
+pub fn columns_of_owners_beside(sequence: Oid, known: &FxHashSet<Oid>) -> Vec<Column> {
+    let mut new = defaults_naming(sequence);
+    new.retain(|default| !known.contains(default));
+    if new.is_empty() { vec![] } else { columns_of_owners_among(sequence, true, Some(new)) }
+}
+
+/// The OIDs of the defaults that name the sequence.
+pub fn defaults_naming(sequence: Oid) -> Vec<Oid> {
+    let query = "SELECT objid FROM pg_depend WHERE classid = 'pg_attrdef'::regclass
+         AND refclassid = 'pg_class'::regclass AND refobjid = $1";
+    select(query, &[sequence.into()], |row| row.get(1))
+}
+
+fn columns_of_owners_among(sequence: Oid, may_use: bool, among: Option<Vec<Oid>>) -> Vec<Column> {
     let may_use =
         format!("has_sequence_privilege(c.relowner, d.refobjid, 'USAGE, UPDATE') = {may_use}");
-    columns_naming(sequence, &may_use)
+    let found = columns_depending_on("pg_class", sequence, &may_use, among);
+    found.into_iter().map(|(_, column)| column).collect()
 }
 
 /// The columns of owners who may use the sequence whose default calls `nextval()`, or is too long
@@ -325,6 +345,15 @@ pub fn newest_id(columns: &[Column]) -> Result<Option<(i64, String)>, Error> {
     lock_waits::limit(guc::lock_limit(), || newest_id_if(columns, has_rights_of_caller))
 }
 
+/// The same for one column, without the tables that inherit from its table.
+pub fn newest_id_only(column: &Column) -> Result<Option<(i64, String)>, Error> {
+    let newest = lock_waits::limit(guc::lock_limit(), || {
+        let mut read = FxHashSet::default();
+        newest_at_most(column, i64::MAX, Parts::Partitions, &has_rights_of_caller, &mut read)
+    })?;
+    Ok(newest.map(|newest| (newest, column.qualified())))
+}
+
 fn newest_id_if(
     columns: &[Column],
     may_read: impl Fn(Oid) -> bool,
@@ -344,7 +373,7 @@ fn newest_id_if(
     let (mut newest, mut read) = (None, FxHashMap::<&str, FxHashSet<Oid>>::default());
     for column in columns.into_iter().filter(|column| !is_read_with_parent(column)) {
         let read = read.entry(&column.name).or_default();
-        let max = newest_at_most(column, i64::MAX, &may_read, read)?;
+        let max = newest_at_most(column, i64::MAX, Parts::AllBelow, &may_read, read)?;
         newest = newest.max(max.map(|max| (max, column.qualified())));
     }
     Ok(newest)
@@ -382,7 +411,13 @@ fn has_rights_of_caller(role: Oid) -> bool {
 /// The largest key that is too small to be an id, which a serial or an identity has generated.
 pub fn newest_serial_key(column: &Column) -> Result<Option<i64>, Error> {
     let limit = (FIRST_DAY_MS << layout::TIME_SHIFT) - 1;
-    let newest = newest_at_most(column, limit, &has_rights_of_caller, &mut FxHashSet::default())?;
+    let newest = newest_at_most(
+        column,
+        limit,
+        Parts::AllBelow,
+        &has_rights_of_caller,
+        &mut FxHashSet::default(),
+    )?;
     Ok(newest.filter(|key| *key >= 1))
 }
 
@@ -391,6 +426,7 @@ pub fn newest_serial_key(column: &Column) -> Result<Option<i64>, Error> {
 fn newest_at_most(
     column: &Column,
     limit: i64,
+    parts: Parts,
     may_read: &impl Fn(Oid) -> bool,
     read: &mut FxHashSet<Oid>,
 ) -> Result<Option<i64>, Error> {
@@ -401,7 +437,7 @@ fn newest_at_most(
     check_owner()?;
     locks::lock_in_time(column.table, pg_sys::AccessShareLock)?;
     check_owner()?; // also if it was dropped
-    let greatest = || greatest::greatest_at_most(column.table, &column.name, limit, read);
+    let greatest = || greatest::greatest_at_most(column.table, &column.name, limit, parts, read);
     guc::with(&[guc::ALL_TABLES], greatest)
 }
 

@@ -4,7 +4,7 @@ use crate::arguments;
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
-use crate::pg::locks::{self, Attempts};
+use crate::pg::locks::{self, Attempts, Busy};
 use crate::pg::names;
 use crate::pg::parsed_body::Expression;
 use crate::pg::roles;
@@ -88,7 +88,7 @@ impl ShardParts {
 
     /// Creates a shard that no schema defines yet: the schema, the sequence and the functions, as
     /// far as they are missing. Returns the schema, and a sequence that existed before, which must
-    /// pass `check`, and `examine`, which locks it.
+    /// pass `check`, and `examine` under its lock.
     pub fn make(
         mut self,
         epoch: Option<Epoch>,
@@ -112,16 +112,15 @@ impl ShardParts {
             // Before the lock that it would wait for itself.
             wait_for_other_generators(schema, existing_sequence)?;
             locks::lock_in_time(existing_sequence, pg_sys::RowExclusiveLock)?;
-            if catalog::relation(existing_sequence).is_some() {
-                examine(existing_sequence)?;
-            }
             // The transactions that were waited for may have created another generator, or given
             // the sequence another name or owner.
             if catalog::relation_oid(SEQUENCE, schema) != existing_sequence {
                 return Err(Error::ShardChanged(self.shard.number()));
             }
             self.check_owns(existing_sequence)?;
+            examine(existing_sequence)?;
             check(existing_sequence)?;
+            lock_out_other_generators(schema, existing_sequence)?;
         }
         let left = self.epoch_left(schema, epoch)?;
         let epoch = match left.or(epoch) {
@@ -244,14 +243,10 @@ impl ShardParts {
         sequence
     }
 
-    /// Creates the missing functions of a defined shard, as its owner. Returns whether there were
-    /// any.
-    pub fn complete(&self, definition: &Definition) -> Result<bool, Error> {
-        if self.missing_functions(definition.schema, definition.sequence)?.is_empty() {
-            return Ok(false);
-        }
-        self.check_may_complete(definition)?;
-        self.as_owner(|| self.make_functions(definition.schema, definition.sequence))
+    /// Creates the missing functions of a defined shard, as its owner.
+    pub fn complete(&self, definition: &Definition) -> Result<(), Error> {
+        lock_out_other_generators(definition.schema, definition.sequence.oid)?;
+        self.as_owner(|| self.make_functions(definition.schema, definition.sequence)).map(|_| ())
     }
 
     /// Checks that the caller may create the missing functions of a defined shard.
@@ -275,7 +270,7 @@ impl ShardParts {
         if self.owner == catalog::current_role() {
             return f();
         }
-        roles::with_rights_of(self.owner, f)
+        roles::as_role(self.owner, f)
     }
 
     /// Creates the missing functions of the shard. Returns whether there were any.
@@ -601,6 +596,15 @@ pub fn wait_for_other_generators(schema: Oid, sequence: Oid) -> Result<(), Error
         }
         attempts.pause().map_err(locks::not_available)?;
     }
+}
+
+/// Keeps other transactions from using the sequence, if the schema has no `next_id()`, until one is
+/// committed: a function that was there may have been dropped while the caller waited for the locks
+/// that it has now. So this does not wait.
+fn lock_out_other_generators(schema: Oid, sequence: Oid) -> Result<(), Error> {
+    let is_locked = catalog::function_in(schema, "next_id", &[]).is_some()
+        || locks::lock_unless_locked(sequence, pg_sys::ShareRowExclusiveLock);
+    if is_locked { Ok(()) } else { Err(locks::not_available(Busy::Relation(sequence))) }
 }
 
 /// The number of locks that the shards share. The transaction that creates all 8192 takes each of

@@ -300,7 +300,10 @@ fn clock_that_is_set_back_does_not_prolong_a_wait() {
     let original = original_of_shard(5);
     run(&mut client, &format!("CREATE EXTENSION instagram_id; {original}; SELECT adopt_shard(5)"));
     thread::scope(|scope| {
-        let unadopt = scope.spawn(|| error_of(&mut client, "SELECT unadopt_shard(5)"));
+        let unadopt = scope.spawn(|| {
+            run(&mut client, "SELECT advance_shard(5, make_id(clock_timestamp() + '1.9 s', 5, 0))");
+            error_of(&mut client, "SELECT unadopt_shard(5)")
+        });
         server.wait_until(
             "SELECT EXISTS (SELECT FROM pg_stat_activity
                  WHERE query LIKE 'SELECT unadopt%' AND wait_event_type = 'Extension')",

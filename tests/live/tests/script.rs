@@ -175,5 +175,7 @@ fn grant_of_another_role_does_not_keep_the_script_waiting() {
     let (code, message, _) = error_of(&mut client, "CREATE EXTENSION instagram_id");
     assert_eq!(code, "55P03", "{message}");
     run(&mut other, "ROLLBACK");
-    run(&mut client, "CREATE EXTENSION instagram_id");
+    // The limit is that of the script alone.
+    run(&mut client, "SET lock_timeout = '7s'; BEGIN; CREATE EXTENSION instagram_id");
+    assert_eq!(one::<String>(&mut client, "SHOW lock_timeout"), "7s");
 }

@@ -183,10 +183,8 @@ fn owner_sets_the_shard_after_a_first_call() {
     let set = "ALTER DATABASE app SET instagram_id.shard = 5";
     let mut owner = connect("owner");
     assert_eq!(error_of(&mut owner, set).0, "42501");
-    // A call that fails loads the library, too, and its hint is this statement.
-    let (state, _, hint) = error_of(&mut owner, "SELECT next_id()");
-    assert_eq!(state, "55000");
-    assert!(hint.contains("ALTER DATABASE ... SET instagram_id.shard = 5"), "{hint}");
+    // A call that fails loads the library, too.
+    assert_eq!(error_of(&mut owner, "SELECT next_id()").0, "55000");
     run(&mut owner, set);
     let shard = "SELECT id_shard(next_id())";
     assert_eq!(one::<i32>(&mut connect("owner"), shard), 5);

@@ -389,6 +389,10 @@ REVOKE CREATE ON DATABASE :"DBNAME" FROM regress_id_other;
 CREATE TABLE child (PRIMARY KEY (id)) INHERITS (beside.parent);
 -- Its sequence goes on as well.
 ALTER TABLE child ADD root bigint DEFAULT currval('beside.parent_id_seq');
+CREATE TABLE refers (root bigint DEFAULT currval('beside.parent_id_seq')) INHERITS (beside.parent);
+ALTER TABLE refers ALTER id SET DEFAULT nextval('key_seq');
+SELECT message FROM raises('SELECT adopt_table(538, ''beside.parent'', schema => ''beside'')');
+DROP TABLE refers;
 CREATE TABLE part PARTITION OF beside.parted FOR VALUES WITH (MODULUS 1, REMAINDER 0);
 SET ROLE regress_id_other;
 SET client_min_messages = notice;
