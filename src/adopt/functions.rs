@@ -152,7 +152,6 @@ fn unadopt_shard(
         ddl::lock_number(shard)?;
         let found = read()?;
         let (definition, adopted, sequences, columns) = &found;
-        let function = adopted[0].function.oid;
         let oids: Vec<Oid> = sequences.iter().map(|sequence| sequence.oid).collect();
         // A migration that has restored an original may have reset its sequence. The ids are still
         // in the tables.
@@ -181,8 +180,13 @@ fn unadopt_shard(
             locks::lock_function(one.function.oid, pg_sys::AccessShareLock)?;
         }
         lock_out_writers(columns, TableLock::AgainstWriters, &oids, check)?;
-        if read()? != found {
-            return Err(Error::OriginalChanged(names::function(function)).into());
+        let now = definition::in_schema_by_number(definition.schema, shard);
+        let is_same = now.as_ref() == Some(definition)
+            && adopted::to_restore(definition, own_schema) == *adopted
+            && sequences_to_lock(definition, adopted)? == *sequences
+            && columns_filled_by(adopted, &callers) == *columns;
+        if !is_same {
+            return Err(Error::OriginalChanged(names::function(adopted[0].function.oid)).into());
         }
         wait(locks::SHORT)?;
         let parts = parts_beside(definition, adopted);
@@ -195,7 +199,7 @@ fn unadopt_shard(
             .chain(parts.iter().map(|part| part.oid))
             .collect();
         change_functions(shard, &adopted[0].function, &changed, || restore(adopted, &parts))??;
-        Ok(Regprocedure(function))
+        Ok(Regprocedure(adopted[0].function.oid))
     })
 }
 
@@ -210,11 +214,20 @@ fn find_adopted(
         let schema = names::schema(definition.schema);
         return Err(Error::NotAdopted { shard: shard.number(), schema });
     }
+    let sequences = sequences_to_lock(&definition, &adopted)?;
+    Ok((definition, adopted, sequences))
+}
+
+/// The sequences of adopted functions, after the checks that the caller may restore these.
+fn sequences_to_lock(
+    definition: &Definition,
+    adopted: &[Adopted],
+) -> Result<Vec<IdSequence>, Error> {
     let mut sequences: Vec<IdSequence> = vec![];
-    for one in &adopted {
+    for one in adopted {
         check_may_replace(&one.function)?;
         one.check_name_in_original()?;
-        let sequence = one.sequence_to_lock(&definition)?;
+        let sequence = one.sequence_to_lock(definition)?;
         if one.kept.is_some() {
             roles::check_may_create_in(one.function.schema, one.function.owner)?;
         }
@@ -222,7 +235,7 @@ fn find_adopted(
         sequences.push(sequence);
     }
     sequences.dedup();
-    Ok((definition, adopted, sequences))
+    Ok(sequences)
 }
 
 /// Refuses to restore an original while something else uses its sequence, such as a default with

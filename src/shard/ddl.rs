@@ -120,7 +120,6 @@ impl ShardParts {
             self.check_owns(existing_sequence)?;
             examine(existing_sequence)?;
             check(existing_sequence)?;
-            lock_out_other_generators(schema, existing_sequence)?;
         }
         let left = self.epoch_left(schema, epoch)?;
         let epoch = match left.or(epoch) {
@@ -245,7 +244,6 @@ impl ShardParts {
 
     /// Creates the missing functions of a defined shard, as its owner.
     pub fn complete(&self, definition: &Definition) -> Result<(), Error> {
-        lock_out_other_generators(definition.schema, definition.sequence.oid)?;
         self.as_owner(|| self.make_functions(definition.schema, definition.sequence)).map(|_| ())
     }
 
@@ -276,6 +274,13 @@ impl ShardParts {
     /// Creates the missing functions of the shard. Returns whether there were any.
     pub fn make_functions(&self, schema: Oid, sequence: IdSequence) -> Result<bool, Error> {
         let missing = self.missing_functions(schema, sequence)?;
+        // One that was there may have been dropped while the caller waited for the locks that it
+        // has now, and statements may still run it. So nobody uses the sequence until the commit.
+        if missing.iter().any(|part| part.name == "next_id")
+            && !locks::lock_unless_locked(sequence.oid, pg_sys::ShareRowExclusiveLock)
+        {
+            return Err(locks::not_available(Busy::Relation(sequence.oid)));
+        }
         for part in &missing {
             spi::run(&part.create);
             if let Some(function) = catalog::function_in(schema, &part.name, part.parameters) {
@@ -596,15 +601,6 @@ pub fn wait_for_other_generators(schema: Oid, sequence: Oid) -> Result<(), Error
         }
         attempts.pause().map_err(locks::not_available)?;
     }
-}
-
-/// Keeps other transactions from using the sequence, if the schema has no `next_id()`, until one is
-/// committed: a function that was there may have been dropped while the caller waited for the locks
-/// that it has now. So this does not wait.
-fn lock_out_other_generators(schema: Oid, sequence: Oid) -> Result<(), Error> {
-    let is_locked = catalog::function_in(schema, "next_id", &[]).is_some()
-        || locks::lock_unless_locked(sequence, pg_sys::ShareRowExclusiveLock);
-    if is_locked { Ok(()) } else { Err(locks::not_available(Busy::Relation(sequence))) }
 }
 
 /// The number of locks that the shards share. The transaction that creates all 8192 takes each of
