@@ -371,11 +371,11 @@ errors! {
     FunctionExists { function: String, shard: u16 } => ERRCODE_DUPLICATE_FUNCTION,
         "function {function} already exists",
         detail("It is not the function that shard {shard} needs."),
-        hint("Rename or drop it.{}", if function.ends_with(".next_id()") {
-            format!(" If it is the PL/pgSQL original, adopt it with SELECT * FROM adopt_shard({shard}, function => {}).",
-                literal(function))
+        hint("{}", if function.ends_with(".next_id()") {
+            format!("Drop it when all sessions that use it have ended. If it is the PL/pgSQL original, adopt it with \
+                SELECT * FROM adopt_shard({shard}, function => {}).", literal(function))
         } else {
-            String::new()
+            "Rename or drop it.".to_owned()
         });
 
     /// A shard is created or adopted in the schema that the extension is installed in.

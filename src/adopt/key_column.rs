@@ -11,7 +11,8 @@ use crate::pg::parsed_body::Expression;
 use crate::pg::spi::{self, select};
 use crate::sequence::read;
 use crate::shard::columns::{
-    Column, columns_with_currval, columns_with_default_on, defaults_of, newest_serial_key,
+    Column, columns_with_currval, columns_with_default_on, columns_with_nextval, defaults_of,
+    newest_serial_key,
 };
 use crate::shard::definition::{self, Definition};
 use crate::shard::generated::{self, Generated};
@@ -170,7 +171,7 @@ impl KeyColumn {
     /// Other tables with a column of this name that continues with keys from the sequence. So
     /// `currval()` goes on as well there.
     fn tables_that_go_on_with(&self, sequence: Oid) -> Vec<Oid> {
-        let mut columns = columns_with_default_on(sequence);
+        let mut columns = columns_with_nextval(sequence);
         columns.retain(|it| it.table != self.column.table && it.name == self.column.name);
         columns.into_iter().map(|it| it.table).collect()
     }

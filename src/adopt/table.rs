@@ -183,10 +183,10 @@ fn announce_below(column: &Column, definition: &Definition, own_schema: Oid) {
     let query = format!(
         "SELECT relid FROM ({}) AS t JOIN pg_attribute ON attrelid = relid AND attname = $2
              LEFT JOIN pg_attrdef AS f ON adrelid = relid AND adnum = attnum
-         WHERE relid <> $1 AND (attidentity <> '' OR atthasdef AND attgenerated = '' AND
-             NOT ({} AND pg_get_expr(f.adbin, 0::oid) = ANY ($3))) ORDER BY 1",
+         WHERE relid <> $1 AND (attidentity <> '' OR atthasdef AND attgenerated = ''
+             AND coalesce({} <> ALL ($3), true)) ORDER BY 1",
         catalog::tree_of("$1"),
-        catalog::IS_SHORT_DEFAULT
+        columns::shown_default(definition, own_schema)
     );
     let defaults = columns::defaults_of(definition, own_schema);
     let arguments = [column.table.into(), column.name.as_str().into(), defaults.into()];

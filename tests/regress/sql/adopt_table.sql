@@ -393,6 +393,11 @@ CREATE TABLE refers (root bigint DEFAULT currval('beside.parent_id_seq')) INHERI
 ALTER TABLE refers ALTER id SET DEFAULT nextval('key_seq');
 SELECT message FROM raises('SELECT adopt_table(538, ''beside.parent'', schema => ''beside'')');
 DROP TABLE refers;
+CREATE TABLE detail (id bigint DEFAULT currval('beside.parent_id_seq'));
+SELECT message FROM raises('SELECT adopt_table(538, ''beside.parent'', schema => ''beside'')');
+DROP TABLE detail;
+-- A table that has ids already is not counted.
+CREATE TABLE has_ids (id bigint DEFAULT beside.next_id()) INHERITS (beside.parent);
 CREATE TABLE part PARTITION OF beside.parted FOR VALUES WITH (MODULUS 1, REMAINDER 0);
 SET ROLE regress_id_other;
 SET client_min_messages = notice;
@@ -425,7 +430,7 @@ ROLLBACK;
 SELECT way_back FROM adopt_table(530, 'beside.parent') \gset
 CREATE ROLE regress_id_third;
 GRANT CREATE, USAGE ON SCHEMA beside TO regress_id_third;
-DROP TABLE beside.parted;
+DROP TABLE beside.parted, has_ids;
 DROP FUNCTION beside.next_id();
 SET ROLE regress_id_third;
 CREATE FUNCTION beside.next_id() RETURNS bigint LANGUAGE sql RETURN 7;
