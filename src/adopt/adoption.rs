@@ -7,12 +7,11 @@ use crate::generator;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::sequence::IdSequence;
-use crate::shard::columns::{self, Callers, Column, Owners, TABLES};
+use crate::shard::columns::{self, Callers, Column, DefaultsNaming, Owners, TABLES};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use crate::shard::trust;
 use pgrx::pg_sys::Oid;
-use rustc_hash::FxHashSet;
 
 /// The original in a schema, and the shard that it becomes.
 pub struct Adoption {
@@ -24,7 +23,7 @@ pub struct Adoption {
     /// Name and owner of the sequence when it was read.
     pub sequence_was: Option<(String, Oid)>,
     /// The defaults that named the sequence then.
-    pub defaults_before: FxHashSet<Oid>,
+    pub defaults_before: DefaultsNaming,
     pub columns: Vec<Column>,
     /// Which defaults were read for these.
     pub callers: Callers,

@@ -209,17 +209,17 @@ fn is_partitioned(table: Oid) -> bool {
 }
 
 /// The call that makes ids of a shard the default of a column. It names the schema if the owner of
-/// the table trusts the owner of the schema for that only, as the default did, or if another schema
-/// defines the number, too. `None` if the owner of the table does not trust the shard.
+/// the table trusts the owner of the schema for that only, as the default did. `None` if the owner
+/// of the table does not trust the shard, or if the call would find another one of the number.
 fn adopting(column: &Column, shard: &Definition, own_schema: Oid) -> Option<String> {
     let table = catalog::relation(column.table)?;
     let trusts =
         |named| Trust::of_table(&table, shard.schema, named).accepts(shard.schema, shard.owner);
-    let is_found = definition::find(shard.shard).is_ok_and(|found| found.is_some());
-    let schema = match (trusts(false) && is_found, trusts(true)) {
-        (true, _) => "NULL".into(),
+    let is_found = definition::find(shard.shard).is_ok_and(|found| found.as_ref() == Some(shard));
+    let schema = match (trusts(false), trusts(true)) {
+        (true, _) if is_found => "NULL".into(),
         (false, true) => quote_literal(names::raw_schema(shard.schema)),
-        (false, false) => return None,
+        _ => return None,
     };
     let [table, name] = [names::relation(column.table), column.name.clone()].map(quote_literal);
     let (own_schema, number) = (names::schema(own_schema), shard.shard.number());

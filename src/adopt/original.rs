@@ -10,7 +10,7 @@ use crate::pg::roles;
 use crate::pg::spi::select;
 use crate::pg::window;
 use crate::sequence::IdSequence;
-use crate::shard::columns::{self, Callers};
+use crate::shard::columns::{Callers, DefaultsNaming};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::{self, Trust};
@@ -161,7 +161,7 @@ impl AdoptionRequest {
             parts,
             sequence,
             sequence_was: adoption::named(sequence.oid),
-            defaults_before: columns::defaults_naming(sequence.oid).into_iter().collect(),
+            defaults_before: DefaultsNaming::read(sequence.oid),
             columns: vec![],
             callers: Callers::default(),
             existing,

@@ -5,13 +5,10 @@ use crate::adopt::adopted::{SEARCHED_MAX, is_kept, mentions_nextval};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
-use crate::shard::columns::{
-    Column, columns_of_owners, columns_of_owners_beside, columns_with_nextval,
-};
+use crate::shard::columns::{Column, DefaultsNaming, columns_of_owners, columns_with_nextval};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::plpgsql;
 use pgrx::pg_sys::{self, Oid};
-use rustc_hash::FxHashSet;
 use std::fmt;
 
 pub enum User {
@@ -56,11 +53,11 @@ pub fn find(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> 
 /// these: they decide how many there are to read.
 pub fn find_new(
     sequence: Oid,
-    known: &FxHashSet<Oid>,
+    known: &DefaultsNaming,
     roles: Vec<Oid>,
     is_ours: impl Fn(&Function) -> bool,
 ) -> Option<User> {
-    let column = first(columns_of_owners_beside(sequence, known));
+    let column = first(known.columns_since(sequence));
     column.or_else(|| find_function(sequence, Some(roles), is_ours))
 }
 

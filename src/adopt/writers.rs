@@ -158,7 +158,8 @@ pub enum TableLock {
     /// To alter the table and its partitions, but not tables that inherit from it: their owners
     /// could hold a lock on them.
     ToAlter,
-    /// To alter the table alone, and read its partitions.
+    /// To alter the table alone. Its partitions are read, with a lock as that of an insert, which
+    /// waits for a REINDEX of theirs.
     ToAlterOnly,
 }
 
@@ -313,7 +314,7 @@ fn lock_table(
         }
         TableLock::ToAlterOnly => {
             attempts.lock(table, mode);
-            attempts.lock_with_children(table, pg_sys::AccessShareLock, check)?;
+            attempts.lock_with_children(table, pg_sys::RowExclusiveLock, check)?;
             vec![table]
         }
         _ => attempts.lock_with_children(table, mode, check)?,

@@ -85,16 +85,40 @@ pub fn columns_of_owners(sequence: Oid, may_use: bool) -> Vec<Column> {
     columns_of_owners_among(sequence, may_use, None)
 }
 
-/// The same apart from these defaults, by their OIDs: any role decides how many there are, and
-/// those that are known are not read again.
-pub fn columns_of_owners_beside(sequence: Oid, known: &FxHashSet<Oid>) -> Vec<Column> {
-    let mut new = defaults_naming(sequence);
-    new.retain(|default| !known.contains(default));
-    if new.is_empty() { vec![] } else { columns_of_owners_among(sequence, true, Some(new)) }
+/// The defaults that name a sequence, and their tables.
+#[derive(Default)]
+pub struct DefaultsNaming {
+    defaults: FxHashSet<Oid>,
+    tables: Vec<Oid>,
 }
 
-/// The OIDs of the defaults that name the sequence.
-pub fn defaults_naming(sequence: Oid) -> Vec<Oid> {
+impl DefaultsNaming {
+    /// Those that there are now.
+    pub fn read(sequence: Oid) -> DefaultsNaming {
+        let query = "SELECT DISTINCT f.adrelid FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
+             WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1";
+        let tables = select(query, &[sequence.into()], |row| row.get(1));
+        DefaultsNaming { defaults: oids_naming(sequence).into_iter().collect(), tables }
+    }
+
+    /// The columns of owners who may use the sequence, if there was none before. Any role decides
+    /// how many others there are: they are not read again, unless one of their owners may use it.
+    pub fn columns_since(&self, sequence: Oid) -> Vec<Column> {
+        let query =
+            "SELECT true FROM (SELECT DISTINCT relowner FROM pg_class WHERE oid = ANY ($1)) AS c
+             WHERE has_sequence_privilege(relowner, $2, 'USAGE, UPDATE') LIMIT 1";
+        let arguments = [self.tables.clone().into(), sequence.into()];
+        if !select(query, &arguments, |row| row.get::<bool>(1)).is_empty() {
+            return columns_of_owners(sequence, true);
+        }
+        let mut new = oids_naming(sequence);
+        new.retain(|default| !self.defaults.contains(default));
+        if new.is_empty() { vec![] } else { columns_of_owners_among(sequence, true, Some(new)) }
+    }
+}
+
+/// The OIDs of the defaults that name a sequence.
+fn oids_naming(sequence: Oid) -> Vec<Oid> {
     let query = "SELECT objid FROM pg_depend WHERE classid = 'pg_attrdef'::regclass
          AND refclassid = 'pg_class'::regclass AND refobjid = $1";
     select(query, &[sequence.into()], |row| row.get(1))
