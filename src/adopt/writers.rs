@@ -158,8 +158,7 @@ pub enum TableLock {
     /// To alter the table and its partitions, but not tables that inherit from it: their owners
     /// could hold a lock on them.
     ToAlter,
-    /// To alter the table alone. Its partitions are read, with a lock as that of an insert, which
-    /// waits for a REINDEX of theirs.
+    /// To alter the table alone. Its partitions, whose keys are read, are locked against writers.
     ToAlterOnly,
 }
 
@@ -314,7 +313,7 @@ fn lock_table(
         }
         TableLock::ToAlterOnly => {
             attempts.lock(table, mode);
-            attempts.lock_with_children(table, pg_sys::RowExclusiveLock, check)?;
+            attempts.lock_with_children(table, pg_sys::ShareRowExclusiveLock, check)?;
             vec![table]
         }
         _ => attempts.lock_with_children(table, mode, check)?,
