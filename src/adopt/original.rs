@@ -198,9 +198,7 @@ fn agree<T: PartialEq>(
 /// Checks that the caller has the privileges of the function's owner, with which the shard's
 /// functions are created, and may use their schema.
 pub fn check_may_replace(function: &Function) -> Result<(), Error> {
-    if !catalog::has_rights_of(catalog::current_role(), function.owner) {
-        return Err(Error::NotOwner(names::function(function.oid)));
-    }
+    roles::check_owns_function(function.oid, function.owner)?;
     roles::check_may_use_schema(function.schema, catalog::current_role())
 }
 

@@ -105,12 +105,11 @@ pub fn adopt_table(
         let newest = if is_unread { None } else { newest_key_only(&key.column)? };
         let change = (!has_ids).then(|| key.change(&names::schema(definition.schema)));
         let way_back = key.way_back()?;
-        if change.is_some() {
-            check_newest(newest.as_ref(), &definition, relation.owner)?;
-        }
-        if let Some(change) = change.as_ref().filter(|_| !dry_run) {
-            let newest = newest.as_ref().map(|newest| newest.0);
-            set_default(change, newest, &definition)?;
+        if let Some(change) = &change {
+            let start = check_newest(newest.as_ref(), &definition, relation.owner)?;
+            if !dry_run {
+                set_default(change, start, &definition)?;
+            }
         }
         let lock = lock_tables(&columns, lock_for(&key)).unwrap_or_default();
         let row = (
@@ -227,21 +226,23 @@ fn lock(key: &KeyColumn, definition: &Definition, next_id: Oid) -> Result<(), Er
 }
 
 /// Checks that the newest key is not ahead of the clock, and that the caller may advance the shard
-/// above it. Other roles decide about the keys in their tables, so the hint has a statement only if
-/// the owner of the table may advance the shard anyway.
+/// above it. Returns the value to advance its sequence to, if any. Other roles decide about the
+/// keys in their tables, so the hint has a statement only if the owner of the table may advance the
+/// shard anyway.
 fn check_newest(
     newest: Option<&(i64, String)>,
     definition: &Definition,
     owner: Oid,
-) -> Result<(), Error> {
+) -> Result<Option<i64>, Error> {
     let may_advance = visit::may_be_updated_by(definition.sequence.oid, owner)
         && definition::find(definition.shard).is_ok();
     let way = |value| may_advance.then(|| columns::advance_statement(definition.shard, value));
     check_not_ahead(newest, definition.sequence, KEY_AHEAD_MAX_MS, way)?;
-    match value_to_pass(newest.map(|newest| newest.0), definition.sequence) {
-        Some(_) => visit::check_may_update(definition.sequence),
-        None => Ok(()),
+    let start = value_to_pass(newest.map(|newest| newest.0), definition.sequence);
+    if start.is_some() {
+        visit::check_may_update(definition.sequence)?;
     }
+    Ok(start)
 }
 
 /// The definition of the shard. If several schemas define it, it is that of the schema which the
@@ -295,15 +296,12 @@ pub fn check_unchanged(
     if is_same { Ok(()) } else { Err(Error::ShardChanged(definition.shard.number())) }
 }
 
-/// Makes ids of the shard the default of a locked column, whose newest key is given. The statement
-/// that does so names the table and the shard's `next_id()`, which keep their names.
-pub fn set_default(
-    change: &str,
-    newest: Option<i64>,
-    definition: &Definition,
-) -> Result<(), Error> {
-    if let Some(value) = value_to_pass(newest, definition.sequence) {
-        generator::advance(definition.sequence, value)?;
+/// Makes ids of the shard the default of a locked column, after the sequence was advanced to
+/// `start` if there is one. The statement that does so names the table and the shard's `next_id()`,
+/// which keep their names.
+pub fn set_default(change: &str, start: Option<i64>, definition: &Definition) -> Result<(), Error> {
+    if let Some(start) = start {
+        generator::advance(definition.sequence, start)?;
     }
     // Others wait meanwhile.
     locks::waiting_briefly(|| spi::run(change));

@@ -34,8 +34,8 @@ pub fn wait_for_the_clock(
     sequence: IdSequence,
     longest: Duration,
 ) -> Result<(), Error> {
-    let last_value = locks::in_time(|| read::last_value(sequence.oid))
-        .ok_or_else(|| locks::not_available(Busy::Relation(sequence.oid)))?;
+    let read = || read::last_value(sequence.oid);
+    let last_value = locks::in_time_for(Busy::Relation(sequence.oid), read)?;
     let Some(last_value) = last_value else { return Ok(()) };
     wait_until_past(hlc::ms_of(last_value), sequence.epoch, longest, |ahead_ms| Error::ShardAhead {
         shard: shard.number(),

@@ -237,9 +237,8 @@ impl Parent {
         // the table.
         let schema = roles::own_table(oid)?.schema;
         guc::with_lock_limit(|| locks::lock_schema_in_time(schema))?;
-        let lock = || locks::in_time(|| locks::lock_relation(oid, mode));
-        let locked = guc::with_lock_limit(lock);
-        locked.ok_or_else(|| locks::not_available(Busy::Relation(oid)))?;
+        let lock = || locks::lock_relation(oid, mode);
+        guc::with_lock_limit(|| locks::in_time_for(Busy::Relation(oid), lock))?;
         // Its owner or its schema may have changed by now, or it may be gone.
         let relation = roles::own_table(oid)?;
         if relation.schema != schema {

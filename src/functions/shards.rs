@@ -220,8 +220,8 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
         let found = lookup::find_to_change(shard, pg_sys::ShareUpdateExclusiveLock)?;
         let found = found.ok_or_else(|| lookup::missing(shard))?;
         check_may_claim(&found)?;
-        locks::in_time(|| locks::lock_row_of_function(found.function))
-            .ok_or_else(|| locks::not_available(Busy::Function(found.function)))?;
+        let lock_row = || locks::lock_row_of_function(found.function);
+        locks::in_time_for(Busy::Function(found.function), lock_row)?;
         spi::run(&ShardParts::of(&found, own_schema).definition(found.sequence).replace());
         // The statement names the sequence, whose schema can be another one and can be renamed.
         let now =
@@ -239,11 +239,8 @@ fn claim_shard(shard: Option<i32>, fcinfo: pg_sys::FunctionCallInfo) -> Result<(
 
 /// Checks that the caller may replace the definition.
 fn check_may_claim(definition: &Definition) -> Result<(), Error> {
-    let role = catalog::current_role();
-    if !catalog::has_rights_of(role, definition.owner) {
-        return Err(Error::NotOwner(names::function(definition.function)));
-    }
-    roles::check_may_create_in(definition.schema, role)
+    roles::check_owns_function(definition.function, definition.owner)?;
+    roles::check_may_create_in(definition.schema, catalog::current_role())
 }
 
 /// Returns an error for an existing shard, unless the call has if_not_exists, its arguments match

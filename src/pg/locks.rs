@@ -61,7 +61,7 @@ pub fn lock_schema(schema: Oid) -> bool {
 /// error ends.
 pub fn lock_schema_in_time(schema: Oid) -> Result<bool, Error> {
     check_may_lock_schema(schema)?;
-    in_time(|| lock_schema(schema)).ok_or_else(|| not_available(Busy::Schema(schema)))
+    in_time_for(Busy::Schema(schema), || lock_schema(schema))
 }
 
 /// A role that may not use the schema can pass OIDs of what it owns there, but must not keep others
@@ -224,9 +224,10 @@ pub fn lock_unless_locked(relation: Oid, mode: u32) -> bool {
 /// in time.
 pub fn lock_in_time(relation: Oid, mode: u32) -> Result<(), Error> {
     // A subtransaction for each relation would take longer with each lock of the session.
-    let is_locked =
-        lock_unless_locked(relation, mode) || in_time(|| lock_relation(relation, mode)).is_some();
-    if is_locked { Ok(()) } else { Err(not_available(Busy::Relation(relation))) }
+    if lock_unless_locked(relation, mode) {
+        return Ok(());
+    }
+    in_time_for(Busy::Relation(relation), || lock_relation(relation, mode))
 }
 
 /// Half of the number of objects that all sessions together can lock.
@@ -240,7 +241,12 @@ pub fn in_time<T>(f: impl FnOnce() -> T) -> Option<T> {
     subtransaction::catching(is_timeout, f).ok()
 }
 
-/// The same for an `f` that only reads: its locks are released again.
+/// The same, with the error for this object.
+pub fn in_time_for<T>(busy: Busy, f: impl FnOnce() -> T) -> Result<T, Error> {
+    in_time(f).ok_or_else(|| not_available(busy))
+}
+
+/// The same as [`in_time`] for an `f` that only reads: its locks are released again.
 pub fn released_in_time<T>(f: impl FnOnce() -> T) -> Option<T> {
     subtransaction::catching_undone(is_timeout, f).ok()
 }
@@ -265,11 +271,11 @@ pub struct Attempts {
     longest: Duration,
     left: Duration,
     started: Cell<Instant>,
-    /// What another session had locked last.
+    /// The object that another session had locked last.
     busy: Cell<Busy>,
 }
 
-/// What another session has locked.
+/// An object that another session has locked.
 #[derive(Clone, Copy)]
 pub enum Busy {
     Relation(Oid),
@@ -451,7 +457,7 @@ pub fn not_available(busy: Busy) -> Error {
 /// available in time.
 pub fn lock_function(function: Oid, mode: u32) -> Result<(), Error> {
     let lock = || lock_object(pg_sys::ProcedureRelationId, function, 0, mode);
-    in_time(lock).ok_or_else(|| not_available(Busy::Function(function)))
+    in_time_for(Busy::Function(function), lock)
 }
 
 /// Locks an object of this database until the transaction ends, or a part of it. PostgreSQL locks

@@ -71,6 +71,14 @@ pub fn check_may_create_in(schema: Oid, role: Oid) -> Result<(), Error> {
     Err(Error::NoCreateOnSchema { name: names::schema(schema), role: names::role(role) })
 }
 
+/// Checks that the current role may change a function of this owner.
+pub fn check_owns_function(function: Oid, owner: Oid) -> Result<(), Error> {
+    match catalog::has_rights_of(catalog::current_role(), owner) {
+        true => Ok(()),
+        false => Err(Error::NotOwner(names::function(function))),
+    }
+}
+
 /// The table, which the current role may change as its owner may.
 pub fn own_table(table: Oid) -> Result<Relation, Error> {
     let relation = catalog::relation(table).ok_or(Error::TableMissing(table))?;

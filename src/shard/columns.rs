@@ -95,10 +95,10 @@ pub struct DefaultsNaming {
 impl DefaultsNaming {
     /// Those that there are now.
     pub fn read(sequence: Oid) -> DefaultsNaming {
-        let query = "SELECT DISTINCT f.adrelid FROM pg_depend AS d JOIN pg_attrdef AS f ON f.oid = d.objid
-             WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1";
-        let tables = select(query, &[sequence.into()], |row| row.get(1));
-        DefaultsNaming { defaults: oids_naming(sequence).into_iter().collect(), tables }
+        let defaults = oids_naming(sequence);
+        let query = "SELECT DISTINCT adrelid FROM pg_attrdef WHERE oid = ANY ($1)";
+        let tables = select(query, &[defaults.clone().into()], |row| row.get(1));
+        DefaultsNaming { defaults: defaults.into_iter().collect(), tables }
     }
 
     /// The columns of owners who may use the sequence, if there was none before. Any role decides

@@ -244,14 +244,12 @@ impl ShardParts {
 
     /// Creates the missing functions of a defined shard, as its owner.
     pub fn complete(&self, definition: &Definition) -> Result<(), Error> {
-        self.as_owner(|| self.make_functions(definition.schema, definition.sequence)).map(|_| ())
+        self.as_owner(|| self.make_functions(definition.schema, definition.sequence))
     }
 
     /// Checks that the caller may create the missing functions of a defined shard.
     pub fn check_may_complete(&self, definition: &Definition) -> Result<(), Error> {
-        if !catalog::has_rights_of(catalog::current_role(), self.owner) {
-            return Err(Error::NotOwner(names::function(definition.function)));
-        }
+        roles::check_owns_function(definition.function, self.owner)?;
         self.check_may_create_in(definition.schema, self.owner)
     }
 
@@ -271,8 +269,8 @@ impl ShardParts {
         roles::as_role(self.owner, f)
     }
 
-    /// Creates the missing functions of the shard. Returns whether there were any.
-    pub fn make_functions(&self, schema: Oid, sequence: IdSequence) -> Result<bool, Error> {
+    /// Creates the missing functions of the shard.
+    pub fn make_functions(&self, schema: Oid, sequence: IdSequence) -> Result<(), Error> {
         let missing = self.missing_functions(schema, sequence)?;
         // One that was there may have been dropped while the caller waited for the locks that it
         // has now, and statements may still run it. So nobody uses the sequence until the commit.
@@ -290,7 +288,7 @@ impl ShardParts {
         if !missing.is_empty() && !self.is_complete(schema, sequence) {
             return Err(Error::ShardChanged(self.shard.number()));
         }
-        Ok(!missing.is_empty())
+        Ok(())
     }
 
     /// Whether the schema has all functions of the shard now. The statements that create them name

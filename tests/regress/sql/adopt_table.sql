@@ -377,7 +377,7 @@ SELECT adopted, way_back FROM adopt_table(530, 'child', 'id', dry_run => true);
 DROP TABLE parted, parent, child;
 DROP FUNCTION newest;
 
--- Tables below keep their defaults, whoever owns them.
+-- Tables below keep their defaults, those of other roles too.
 CREATE SCHEMA beside AUTHORIZATION regress_id_other;
 GRANT CREATE ON DATABASE :"DBNAME" TO regress_id_other;
 SET ROLE regress_id_other;
