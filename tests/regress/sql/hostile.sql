@@ -98,7 +98,7 @@ SELECT id_shard(next_id(605)), claim_shard(605);
     RESET standard_conforming_strings;
     RESET escape_string_warning;
 \endif
-SELECT schema, sequence FROM id_shards WHERE shard IN (604, 605);
+SELECT schema, sequence FROM id_shards WHERE shard IN (604, 605) ORDER BY shard;
 
 -- Functions that resemble those that create_shard() creates, but do more.
 CREATE SCHEMA insta606;

@@ -215,7 +215,7 @@ END $do$;
 CREATE FUNCTION decoy.shard_318() RETURNS void LANGUAGE sql BEGIN ATOMIC END;
 CREATE FUNCTION decoy.shard_320() RETURNS void LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END;
 CALL define('pg_temp', 319, 'decoy.seq');
-SELECT shard FROM id_shards WHERE shard >= 310 OR schema = 'decoy';
+SELECT shard FROM id_shards WHERE shard >= 310 OR schema = 'decoy' ORDER BY shard;
 SELECT state FROM generate_series(310, 334) AS n, raises(format('SELECT next_id(%s)', n)) GROUP BY state;
 -- A definition that names another relation than a sequence does not count. A temporary sequence has no last id in the view.
 CREATE TABLE decoy.no_sequence ();
@@ -225,7 +225,7 @@ SET client_min_messages = warning; -- PostgreSQL 19 says that the function is as
 CALL define('decoy', 327, 'mine');
 RESET client_min_messages;
 SELECT id_shard(next_id(327)) AS shard;
-SELECT shard, last_id FROM id_shards WHERE schema = 'decoy';
+SELECT shard, last_id FROM id_shards WHERE schema = 'decoy' ORDER BY shard;
 SELECT state FROM raises('SELECT next_id(326)');
 DROP SEQUENCE mine CASCADE;
 

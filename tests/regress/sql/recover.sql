@@ -141,7 +141,7 @@ SELECT recover_shard(541) IS NULL AS open;
 SELECT * FROM taken_over;
 SELECT create_shard(543, E'Öl ''1'', "2" \\ --', epoch => '2020-01-01 00:00+00'), create_shard(544);
 SELECT advance_shard(543, make_id(now() + interval '50 s', 543, 0, '2020-01-01 00:00+00')) AS last \gset
-SELECT (_close_sequence(sequence, 7, 1)).next_value > 0 AS closed FROM id_shards WHERE shard IN (541, 543);
+SELECT (_close_sequence(sequence, 7, 1)).next_value > 0 AS closed FROM id_shards WHERE shard IN (541, 543) ORDER BY shard;
 SELECT lose_last_owner();
 SELECT * FROM taken_over;
 SELECT next_id(543) - :last BETWEEN 1 AND 10 AS goes_on, id_shard(next_id(541));

@@ -8,22 +8,22 @@ CREATE ROLE regress_id_app;
 SELECT create_shard(400), create_shard(401, epoch => '2020-01-01 00:00+00'), create_shard(8000);
 
 -- Before the first id, after it, and ahead of the clock.
-SELECT shard, schema, sequence, epoch, last_id, last_time, ahead, ids_per_second, ends_at, can_generate FROM id_shards WHERE shard IN (400, 401, 8000);
+SELECT shard, schema, sequence, epoch, last_id, last_time, ahead, ids_per_second, ends_at, can_generate FROM id_shards WHERE shard IN (400, 401, 8000) ORDER BY shard;
 SELECT next_id(400) AS id400, next_id(401) AS id401 \gset
 SELECT shard, last_id = CASE shard WHEN 400 THEN :id400 ELSE :id401 END AS last_id, last_time BETWEEN now() - interval '1 minute' AND clock_timestamp() AS last_time, ahead
-FROM id_shards WHERE shard IN (400, 401);
+FROM id_shards WHERE shard IN (400, 401) ORDER BY shard;
 SET client_min_messages = error;
 SELECT id_shard(advance_shard(401, make_id(now() + interval '1 hour', 401, 7, '2020-01-01 00:00+00')));
 RESET client_min_messages;
 SELECT ahead BETWEEN interval '59 minutes' AND interval '1 hour' AS ahead, id_seq(last_id), last_time > now() AS last_time FROM id_shards WHERE shard = 401;
 -- The view checks the same privileges as pg_sequences; the other columns are visible to everyone.
 SET ROLE regress_id_app;
-SELECT shard, schema, sequence, epoch, last_id, last_time, ahead, ids_per_second, ends_at, can_generate FROM id_shards WHERE shard IN (400, 401);
+SELECT shard, schema, sequence, epoch, last_id, last_time, ahead, ids_per_second, ends_at, can_generate FROM id_shards WHERE shard IN (400, 401) ORDER BY shard;
 RESET ROLE;
 GRANT USAGE ON SEQUENCE insta400.table_id_seq TO regress_id_app;
 GRANT SELECT ON SEQUENCE insta401.table_id_seq TO regress_id_app;
 SET ROLE regress_id_app;
-SELECT shard, last_id = CASE shard WHEN 400 THEN :id400 ELSE :id401 END AS last_id, last_id > 0 FROM id_shards WHERE shard IN (400, 401);
+SELECT shard, last_id = CASE shard WHEN 400 THEN :id400 ELSE :id401 END AS last_id, last_id > 0 FROM id_shards WHERE shard IN (400, 401) ORDER BY shard;
 RESET ROLE;
 -- It holds no lock after it has read, generates no id, and includes ids that are not committed.
 BEGIN;
@@ -119,10 +119,10 @@ RESET ROLE;
 SELECT '7000000000000000000/' || oid AS elsewhere FROM pg_database WHERE datname = current_database() \gset
 CREATE OR REPLACE FUNCTION insta400.shard_400(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql IMMUTABLE PARALLEL SAFE
     BEGIN ATOMIC SELECT 'insta400.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, (:'elsewhere')::text; END;
-SELECT shard, can_generate FROM id_shards WHERE shard IN (400, 401);
+SELECT shard, can_generate FROM id_shards WHERE shard IN (400, 401) ORDER BY shard;
 SELECT id_shard(next_id(400));
 SELECT claim_shard(400);
-SELECT shard, can_generate FROM id_shards WHERE shard IN (400, 401);
+SELECT shard, can_generate FROM id_shards WHERE shard IN (400, 401) ORDER BY shard;
 SELECT sequence, epoch FROM insta400.shard_400();
 SELECT next_id(400) > :id400 AS goes_on;
 
