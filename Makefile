@@ -51,7 +51,7 @@ all: $(library) $(command)
 $(command): Cargo.toml Cargo.lock core/Cargo.toml cli/Cargo.toml $(shell find core/src cli/src -type f)
 	scripts/build_command.sh '$(dir $@)'
 
-$(library): Cargo.toml Cargo.lock pg19/Cargo.toml pg19/Cargo.lock $(shell find src core/src core/Cargo.toml -type f)
+$(library): Cargo.toml Cargo.lock pg19/Cargo.toml $(shell find src core/src core/Cargo.toml -type f)
 	scripts/build.sh '$(PG_CONFIG)' '$@' '$(PROFILE)'
 
 # These targets need the paths of a PostgreSQL.

@@ -218,7 +218,7 @@ has_extension() { [ -f "$("$1" --sharedir)/extension/$2.control" ]; }
 # with a manifest of its own builds its library with that.
 workspace() {
     if [ "$(manifest_of "$1")" = Cargo.toml ]; then
-        echo "--workspace --no-default-features --features instagram_id/pg$1,instagram_id/pg_test"
+        echo "--workspace --exclude instagram_id_pg19 --no-default-features --features instagram_id/pg$1,instagram_id/pg_test"
     else
         echo "-p instagram_id_core -p instagram_id_live -p instagram_id_shards"
     fi

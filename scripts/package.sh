@@ -19,7 +19,7 @@ if [ -d "${RUSTUP_HOME:=$HOME/.rustup}" ]; then export RUSTUP_HOME; fi
 cd "$work/instagram-id"
 mkdir .cargo
 with_progress "Vendoring the crates" \
-    sh -c 'cargo vendor --locked --versioned-dirs --sync pg19/Cargo.toml vendor >.cargo/config.toml'
+    sh -c 'cargo vendor --locked --versioned-dirs vendor >.cargo/config.toml'
 # The packages for a later release are newer, so that an upgrade of Debian replaces them.
 sed -i "1s/)/~$(. /etc/os-release && echo "$ID${VERSION_ID:-}"))/" debian/changelog
 pg_buildext updatecontrol

@@ -28,7 +28,8 @@ mod tests;
 
 use pgrx::prelude::*;
 
-pgrx::pg_module_magic!(name, version);
+// The package has another name for PostgreSQL 19.
+pgrx::pg_module_magic!(name = c"instagram_id", version);
 
 /// Called when a backend loads the library: on the first use of a function, or at server start if
 /// the library is preloaded. Preloading is allowed but not needed.
