@@ -73,7 +73,7 @@ take_over = $(package)/instagram_id--1.0.0-portable.sql
 
 $(take_over): portable/take_over.sql sql/instagram_id--1.0.0.sql
 	mkdir -p $(package)
-	sed '1,/^DROP FUNCTION check_target_schema/d; s/^CREATE FUNCTION/CREATE OR REPLACE FUNCTION/' sql/instagram_id--1.0.0.sql >$@.part
+	sed '1,/^END $$$$;/d; s/^CREATE FUNCTION/CREATE OR REPLACE FUNCTION/' sql/instagram_id--1.0.0.sql >$@.part
 	sed '/^-- The functions of the library/r $@.part' portable/take_over.sql >$@
 	rm $@.part
 

@@ -41,12 +41,14 @@ BEGIN
             DETAIL = pg_catalog.format('%s Ids of a shard must come either from the library or from the portable edition.', found),
             HINT = 'Let the extension take its place with CREATE EXTENSION instagram_id SCHEMA ids VERSION ''1.0.0-portable''. If it is not the portable edition, rename schema ids.';
     END IF;
+    -- The original often has this name. PostgreSQL's own error would have no hint.
+    IF EXISTS (SELECT FROM pg_proc JOIN pg_namespace AS n ON n.oid = pronamespace WHERE nspname = place AND proname = 'next_id' AND pronargs = 0) THEN
+        RAISE EXCEPTION USING ERRCODE = '42723', MESSAGE = pg_catalog.format('function %I.next_id() already exists', place),
+            DETAIL = 'A function of the extension has this name.',
+            HINT = 'Use a schema of its own for the extension: BEGIN; CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; '
+                'CREATE EXTENSION instagram_id SCHEMA ids; COMMIT. If that function is the PL/pgSQL original, adopt it then.';
+    END IF;
 END $$;
-
--- A next_id() that is already in this schema, as the original's often is, is an error with a hint.
-CREATE FUNCTION check_target_schema() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'check_target_schema_wrapper';
-SELECT check_target_schema();
-DROP FUNCTION check_target_schema();
 
 /* Generating ids */
 

@@ -27,6 +27,11 @@ use thiserror::Error;
 pub use unfit::Unfit;
 pub use why_kept::WhyKept;
 
+/// How tables get ids of a shard from a sequence that an adoption cannot take.
+const BESIDE_THE_SHARD: &str = "To give the tables of the function ids of the shard, lock them, use ALTER SEQUENCE ... AS bigint \
+    INCREMENT 1 NO MAXVALUE NO CYCLE for its sequence, and set their defaults to next_id(shard, sequence), with the epoch of the \
+    function if that is not the default.";
+
 /// Declares [`Error`] from a table. The message of an entry becomes thiserror's `#[error(…)]`.
 /// `detail(…)` and `hint(…)` contain arguments of `format!`, with the fields in scope; both may be
 /// omitted, and their text may be empty. The doc comment says when the error is raised, and is
@@ -385,14 +390,6 @@ errors! {
         hint("Create the shard in a schema of its own. Or move the extension to one, as a superuser, with BEGIN; CREATE SCHEMA ids; \
             GRANT USAGE ON SCHEMA ids TO PUBLIC; ALTER EXTENSION instagram_id SET SCHEMA ids; COMMIT.");
 
-    /// `CREATE EXTENSION` finds a `next_id()` in the schema; the PL/pgSQL original often has this
-    /// name.
-    NextIdTaken(function: String) => ERRCODE_DUPLICATE_FUNCTION,
-        "function {0} already exists",
-        detail("A function of the extension has this name."),
-        hint("Use a schema of its own for the extension: BEGIN; CREATE SCHEMA ids; GRANT USAGE ON SCHEMA ids TO PUBLIC; \
-            CREATE EXTENSION instagram_id SCHEMA ids; COMMIT. If that function is the PL/pgSQL original, adopt it then.");
-
     /// `adopt_table()` finds that functions of the shard were dropped.
     ShardIncomplete { shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "functions of shard {shard} are missing",
@@ -565,11 +562,10 @@ errors! {
             that in the defaults of the tables.");
 
     /// The function passed to `adopt_shard()` takes arguments, such as a sequence for each table.
-    OriginalTakesArguments { function: String, call: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    OriginalTakesArguments { function: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "function {function} is not the PL/pgSQL original",
         detail("Function {function} takes arguments."),
-        hint("To give the tables of the function ids of the shard, lock them, use ALTER SEQUENCE ... AS bigint INCREMENT 1 NO \
-            MAXVALUE NO CYCLE for each sequence, and set their defaults to {call}.");
+        hint("{BESIDE_THE_SHARD}");
 
     /// `adopt_shard()` finds no function to adopt in the schema.
     OriginalMissing { schema: String, reasons: Vec<String> } => ERRCODE_UNDEFINED_FUNCTION,
@@ -608,11 +604,10 @@ errors! {
         hint("Use ALTER FUNCTION {kept} RENAME TO {name}, and adopt the shard again.");
 
     /// `adopt_shard()` is called for a function whose shard is in another schema.
-    ShardElsewhere { shard: u16, schema: String, function: String, sequence: String, call: String } => ERRCODE_DUPLICATE_OBJECT,
+    ShardElsewhere { shard: u16, schema: String, function: String } => ERRCODE_DUPLICATE_OBJECT,
         "shard {shard} already exists",
         detail("Its schema is {schema}, and function {function} is in another one."),
-        hint("A shard has one schema. To give the tables of the function ids of the shard, lock them, use ALTER SEQUENCE \
-            {sequence} AS bigint INCREMENT 1 NO MAXVALUE NO CYCLE, and set their defaults to {call}.");
+        hint("A shard has one schema. {BESIDE_THE_SHARD}");
 
     /// `adopt_shard()` is called for a function whose epoch or sequence is not that of its shard.
     AdoptionDiffers { function: String, what: Argument, read: String, shard: u16, is: String } => ERRCODE_DUPLICATE_OBJECT,
@@ -622,13 +617,11 @@ errors! {
             of its own.");
 
     /// A value in the table is more than a minute ahead of the clock, and new ids would follow it.
-    KeyAhead { key: i64, column: String, time: String, way: Option<String> } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    KeyAhead { key: i64, column: String, time: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "key {key} in column {column} is ahead of the clock",
         detail("As an id it has the time {time}, and new ids would have to be greater."),
-        hint("If it is not an id, delete or renumber its row in a session of the table's owner. If the clock is wrong, correct it.{}",
-            way.as_ref().map_or_else(String::new, |way| {
-                format!(" If ids of the shard may carry future timestamps until then, first use {way}.")
-            }));
+        hint("If it is not an id, delete or renumber its row in a session of the table's owner. If the clock is wrong, correct it. \
+            If you trust the key, and new ids may carry future timestamps until then, first take the sequence above it.");
 
     /// `unadopt_shard()` is called while ids carry future timestamps.
     ShardAhead { shard: u16, ahead: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -656,13 +649,10 @@ errors! {
         detail("Schema {schema} has no original to restore.");
 
     /// `unadopt_shard()` would drop the definition of a shard that a column names by its number.
-    UsedByNumber { shard: u16, column: String, statement: Option<String>, owner: String } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+    UsedByNumber { shard: u16, column: String, owner: String } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
         "column {column} needs shard {shard}",
         detail("Its default or a trigger names the shard by its number, and the shard would be dropped."),
-        hint("{}, and drop a trigger of the table that calls next_id_trigger().", match statement {
-            Some(statement) => format!("Use {statement}"),
-            None => format!("Let role {owner} give it another default"),
-        });
+        hint("Let role {owner} give it another default, and drop a trigger of the table that calls next_id_trigger().");
 
     /// `unadopt_shard()` finds the default of a column, or a function, that generates ids from the
     /// sequence of the original, and would still do so.
@@ -1222,12 +1212,10 @@ errors! {
 
     /// WARNING of the event trigger `adopt_new_tables()`, which has left the key of a new table
     /// unchanged.
-    NewKeyKept { column: String, shard: u16, cause: String, table: String, name: String, schema: String } =>
-        ERRCODE_WARNING,
+    NewKeyKept { column: String, shard: u16, cause: String } => ERRCODE_WARNING,
         "column {column} does not get ids of shard {shard}",
         detail("The cause is: {}", sentence(cause)),
-        hint("Once the cause is resolved, use SELECT adopt_table({shard}, {}, {}, schema => {}).", literal(table),
-            literal(name), literal(schema));
+        hint("Once the cause is resolved, adopt the table with adopt_table(), with its schema as the argument schema.");
 
     /// WARNING of `create_shard()` for a schema with the epoch of a shard whose sequence was
     /// dropped.

@@ -317,10 +317,7 @@ pub fn problem(
 pub fn read_original(function: &Function) -> Result<Original, Error> {
     let read = read_body(function)?;
     if !function.parameters.is_empty() {
-        return Err(Error::OriginalTakesArguments {
-            function: names::function(function.oid),
-            call: call_with_sequence(read.ok()),
-        });
+        return Err(Error::OriginalTakesArguments { function: names::function(function.oid) });
     }
     read.map_err(|difference| not_original(function, &difference.to_string()))
 }
@@ -359,17 +356,6 @@ fn read_body(function: &Function) -> Result<Result<Original, Difference>, Error>
     }
     let source = catalog::source(function.oid, catalog::TEXT_MAX).unwrap_or_default();
     Ok(if is_sql { plpgsql::read_sql(&source) } else { plpgsql::read(&source) })
-}
-
-/// The call that generates the ids of an original with a sequence as its argument.
-fn call_with_sequence(read: Option<Original>) -> String {
-    let shard =
-        read.as_ref().and_then(|read| read.shard).map_or("shard".into(), |shard| shard.to_string());
-    let epoch = read.and_then(|read| Epoch::from_unix_ms(read.epoch_ms?));
-    match epoch.filter(|epoch| *epoch != Epoch::ORIGINAL) {
-        Some(epoch) => format!("next_id({shard}, sequence, '{}')", names::time_in_utc(epoch.at())),
-        None => format!("next_id({shard}, sequence)"),
-    }
 }
 
 /// The sequence that a text given to `nextval` names. A text without a schema counts only if the

@@ -16,12 +16,10 @@ use crate::shard::columns::{
 use crate::shard::ddl;
 use crate::shard::definition::Definition;
 use crate::shard::trust::{self, Trust};
-use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::FIRST_DAY_MS;
 use instagram_id_core::layout;
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
-use pgrx::spi::quote_literal;
 
 /// An epoch that only the caller gives is accepted if, counted from it, the newest id is at most an
 /// hour old or a minute ahead. A wrong time zone would shift the time by an hour or more.
@@ -70,16 +68,8 @@ impl Adoption {
                     (names::function(existing.function), names::role(existing.owner));
                 return Err(Error::ShardOfAnother { shard, function, owner, schema: None });
             }
-            let (schema, sequence) =
-                (names::schema(existing.schema), names::relation(self.sequence.oid));
-            let literal = quote_literal(&sequence);
-            let call = match self.sequence.epoch {
-                Epoch::ORIGINAL => format!("next_id({shard}, {literal})"),
-                epoch => {
-                    format!("next_id({shard}, {literal}, '{}')", names::time_in_utc(epoch.at()))
-                }
-            };
-            return Err(Error::ShardElsewhere { shard, schema, function, sequence, call });
+            let schema = names::schema(existing.schema);
+            return Err(Error::ShardElsewhere { shard, schema, function });
         }
         if !catalog::has_rights_of(self.function.owner, existing.owner) {
             return Err(Error::NotOwner(names::function(existing.function)));
@@ -214,11 +204,7 @@ impl Adoption {
                     .report(PgLogLevel::WARNING);
             }
         }
-        let way = |value| {
-            let own = self.newest_own_id().ok().flatten();
-            (own == newest).then(|| self.setval_statement(value))
-        };
-        check_not_ahead(newest.as_ref(), self.sequence, KEY_AHEAD_MAX_MS, way)?;
+        check_not_ahead(newest.as_ref(), self.sequence, KEY_AHEAD_MAX_MS)?;
         Ok(newest)
     }
 
@@ -231,14 +217,6 @@ impl Adoption {
             table.is_some_and(|table| catalog::has_rights_of(table.owner, owner))
         };
         newest_key(&self.columns.iter().filter(is_own).cloned().collect::<Vec<_>>())
-    }
-
-    /// The statement that moves the sequence up to a value. [`Adoption::start`] then continues
-    /// above it.
-    fn setval_statement(&self, value: i64) -> String {
-        let name = names::relation(self.sequence.oid);
-        let setval = format!("SELECT setval({}, {value})", quote_literal(&name));
-        format!("ALTER SEQUENCE {name} AS bigint INCREMENT 1 NO MAXVALUE NO CYCLE; {setval}")
     }
 
     /// Compares a constant that only the caller gives with the newest id. A constant in the body

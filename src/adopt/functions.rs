@@ -34,11 +34,10 @@ use crate::shard::columns::{self, Callers, Column, Owners, WITH_DEFAULTS};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
-use crate::shard::trust::{self, Trust};
+use crate::shard::trust;
 use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
-use pgrx::spi::quote_identifier;
 
 /// `adopt_shard(shard, schema, function, sequence, epoch, dry_run)`: takes over a schema that runs
 /// the PL/pgSQL original. The function keeps its OID, name, owner and grants. The old body is kept
@@ -171,7 +170,7 @@ fn unadopt_shard(
         wait(CATCH_UP)?;
         // Other roles decide how much there is to look at, so not under the locks either.
         let parts = parts_beside(definition, adopted);
-        check_not_used_by_number(definition, adopted, &parts, own_schema)?;
+        check_not_used_by_number(definition, &parts, own_schema)?;
         check_no_other_user(definition, adopted, &parts, own_schema)?;
         check_dependents(adopted, &parts)?;
         oids.iter().for_each(|sequence| announce_ignored_defaults(*sequence));
@@ -271,7 +270,6 @@ fn check_no_other_user(
 /// another one, into which other roles may insert.
 fn check_not_used_by_number(
     definition: &Definition,
-    adopted: &[Adopted],
     parts: &[Function],
     own_schema: Oid,
 ) -> Result<(), Error> {
@@ -299,23 +297,9 @@ fn check_not_used_by_number(
             .report(PgLogLevel::NOTICE);
         return Ok(());
     }
-    let function = adopted.iter().find(|one| one.is_on_own_sequence(definition));
-    let function = &function.unwrap_or(&adopted[0]).function;
-    // By its number, they have used the sequence of the shard, and no function of its owner.
     let table = catalog::relation(column.table);
-    let is_trusted = table.as_ref().is_some_and(|table| {
-        Trust::of_table(table, function.schema, false).accepts(function.schema, function.owner)
-    });
-    let statement = is_trusted.then(|| {
-        format!(
-            "ALTER TABLE ONLY {} ALTER {} SET DEFAULT {}",
-            names::relation(column.table),
-            quote_identifier(&column.name),
-            names::function(function.oid)
-        )
-    });
     let owner = names::role(table.map_or(Oid::INVALID, |table| table.owner));
-    Err(Error::UsedByNumber { shard, column: name, statement, owner })
+    Err(Error::UsedByNumber { shard, column: name, owner })
 }
 
 /// Checks that nothing depends on the functions that are dropped.

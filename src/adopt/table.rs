@@ -106,7 +106,7 @@ pub fn adopt_table(
         let change = (!has_ids).then(|| key.change(&names::schema(definition.schema)));
         let way_back = key.way_back()?;
         if let Some(change) = &change {
-            let start = check_newest(newest.as_ref(), &definition, relation.owner)?;
+            let start = check_newest(newest.as_ref(), &definition)?;
             if !dry_run {
                 set_default(change, start, &definition)?;
             }
@@ -226,18 +226,12 @@ fn lock(key: &KeyColumn, definition: &Definition, next_id: Oid) -> Result<(), Er
 }
 
 /// Checks that the newest key is not ahead of the clock, and that the caller may advance the shard
-/// above it. Returns the value to advance its sequence to, if any. Other roles decide about the
-/// keys in their tables, so the hint has a statement only if the owner of the table may advance the
-/// shard anyway.
+/// above it. Returns the value to advance its sequence to, if any.
 fn check_newest(
     newest: Option<&(i64, String)>,
     definition: &Definition,
-    owner: Oid,
 ) -> Result<Option<i64>, Error> {
-    let may_advance = visit::may_be_updated_by(definition.sequence.oid, owner)
-        && definition::find(definition.shard).is_ok();
-    let way = |value| may_advance.then(|| columns::advance_statement(definition.shard, value));
-    check_not_ahead(newest, definition.sequence, KEY_AHEAD_MAX_MS, way)?;
+    check_not_ahead(newest, definition.sequence, KEY_AHEAD_MAX_MS)?;
     let start = value_to_pass(newest.map(|newest| newest.0), definition.sequence);
     if start.is_some() {
         visit::check_may_update(definition.sequence)?;

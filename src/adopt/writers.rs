@@ -81,7 +81,7 @@ pub fn wait_for_newest_id(
     match newest_key(columns)? {
         Some((id, column)) if id >= 0 => {
             let ms = layout::ms_of(id) as i64;
-            wait_until_past(ms, epoch, longest, |_| key_ahead(id, column, epoch, None))
+            wait_until_past(ms, epoch, longest, |_| key_ahead(id, column, epoch))
         }
         _ => Ok(()),
     }

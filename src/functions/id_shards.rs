@@ -3,7 +3,7 @@
 
 use crate::adopt::adopted::{self, KeptFunctions};
 use crate::citus::placement::{self, Owner};
-use crate::error::{Error, shortened};
+use crate::error::shortened;
 use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
@@ -20,7 +20,7 @@ use instagram_id_core::copy::{LastOwner, Stage, Tuple};
 use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};
 use pgrx::PgSqlErrorCode;
-use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
+use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
 /// `_shard_states()`: one row for each shard of the database, ordered by number. A part of the view
@@ -196,17 +196,4 @@ fn not_taken_over(tuple: Tuple, owner: &Owner) -> Option<String> {
 #[pg_extern(sql = false)]
 fn instagram_id_version() -> &'static str {
     env!("CARGO_PKG_VERSION")
-}
-
-/// `check_target_schema()`: CREATE EXTENSION runs it first, and then drops it.
-///
-/// Raises an error if the schema already has a `next_id()`, which is a common name of the
-/// original. Unlike PostgreSQL's own error, this one has a hint.
-#[pg_extern(sql = false)]
-fn check_target_schema(fcinfo: pg_sys::FunctionCallInfo) -> Result<(), ErrorReport> {
-    let own_schema = catalog::schema_of_this_function(fcinfo);
-    match catalog::function_in(own_schema, "next_id", &[]) {
-        None => Ok(()),
-        Some(taken) => Err(Error::NextIdTaken(names::function(taken.oid)).into()),
-    }
 }

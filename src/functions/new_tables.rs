@@ -127,19 +127,12 @@ fn shard_in(schema: Oid, shard: Shard, own_schema: Oid) -> Result<Option<Definit
 /// A WARNING: a key stays as it is.
 fn warn(table: Oid, name: &str, shard: Shard, cause: &str) {
     // It may have no name in UTF-8.
-    let names_of = || {
-        let schema = catalog::relation(table).map(|relation| names::raw_schema(relation.schema));
-        Ok((names::relation(table), schema.unwrap_or_default()))
-    };
-    let (table, schema) = subtransaction::with_cause(names_of)
-        .unwrap_or_else(|_| (table.to_u32().to_string(), "?".into()));
+    let table = subtransaction::with_cause(|| Ok(names::relation(table)))
+        .unwrap_or_else(|_| table.to_u32().to_string());
     let kept = Error::NewKeyKept {
         column: format!("{table}.{}", quote_identifier(name)),
         shard: shard.number(),
         cause: cause.to_owned(),
-        table,
-        name: name.to_owned(),
-        schema,
     };
     ErrorReport::from(kept).report(PgLogLevel::WARNING);
 }

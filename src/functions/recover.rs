@@ -66,8 +66,7 @@ pub fn above_known(shard: Shard, sequence: IdSequence, own_schema: Oid) -> Resul
         for (columns, is_own) in [(own, true), (others, false)] {
             let key = columns::newest_id(&columns)?;
             let ahead_max_ms = if is_own { AHEAD_MAX_MS } else { columns::KEY_AHEAD_MAX_MS };
-            let way = |value| is_own.then(|| columns::advance_statement(definition.shard, value));
-            columns::check_not_ahead(key.as_ref(), sequence, ahead_max_ms, way)?;
+            columns::check_not_ahead(key.as_ref(), sequence, ahead_max_ms)?;
             newest = newest.max(key.map_or(0, |(id, _)| layout::value_of(id.max(0))));
         }
     }

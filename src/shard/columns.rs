@@ -12,7 +12,7 @@ use crate::sequence::{IdSequence, read, visit};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::hlc::{self, FIRST_DAY_MS, WARN_AHEAD_MS};
-use instagram_id_core::layout::{self, SEQ_MAX, Shard};
+use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys;
 use pgrx::pg_sys::Oid;
 use pgrx::spi::{quote_identifier, quote_literal};
@@ -418,8 +418,7 @@ pub fn newest_of_sequence(sequence: IdSequence, stored: &Stored) -> Result<Optio
         for definition in definition::served_by(sequence.oid) {
             let columns = columns_of_shard(&definition, own_schema, Owners::WithUpdate, stored);
             let newest = newest_id_if(&columns, may_read)?;
-            let way = |value| Some(advance_statement(definition.shard, value));
-            check_not_ahead(newest.as_ref(), sequence, AHEAD_MAX_MS, way)?;
+            check_not_ahead(newest.as_ref(), sequence, AHEAD_MAX_MS)?;
             let value = newest.map_or(0, |(id, _)| layout::value_of(id.max(0)));
             greatest = greatest.max(Some(value));
         }
@@ -473,15 +472,10 @@ pub const KEY_AHEAD_MAX_MS: i64 = WARN_AHEAD_MS;
 
 /// Refuses a key that would move a sequence further ahead of the clock than this. A sequence that
 /// has passed the key already is not moved.
-///
-/// `way` returns the statement that moves the sequence up to a value, for a caller who intends
-/// that, if the key is one that the caller trusts. It is not offered for a key that no clock can
-/// have generated.
 pub fn check_not_ahead(
     newest: Option<&(i64, String)>,
     sequence: IdSequence,
     ahead_max_ms: i64,
-    way: impl FnOnce(i64) -> Option<String>,
 ) -> Result<(), Error> {
     let Some((newest, column)) = newest else { return Ok(()) };
     let ms = layout::ms_of(*newest) as i64;
@@ -489,30 +483,20 @@ pub fn check_not_ahead(
     let last = read::last_value(sequence.oid).filter(|last| *last <= hlc::VALUE_MAX);
     let last_ms = last.map_or(i64::MIN, hlc::ms_of);
     // Negative keys are below all ids.
-    let now_ms = now_ms(sequence.epoch);
-    if *newest < 0 || ms <= last_ms.max(now_ms + ahead_max_ms) {
+    if *newest < 0 || ms <= last_ms.max(now_ms(sequence.epoch) + ahead_max_ms) {
         return Ok(());
     }
-    let last_of_ms = hlc::first_of(ms) | i64::from(SEQ_MAX);
-    let can_be = ms <= now_ms + AHEAD_MAX_MS && last_of_ms < hlc::VALUE_MAX;
-    let way = if can_be { way(last_of_ms) } else { None };
-    Err(key_ahead(*newest, column.clone(), sequence.epoch, way))
+    Err(key_ahead(*newest, column.clone(), sequence.epoch))
 }
 
 /// The error for a key ahead of the clock.
-pub fn key_ahead(key: i64, column: String, epoch: Epoch, way: Option<String>) -> Error {
+pub fn key_ahead(key: i64, column: String, epoch: Epoch) -> Error {
     let time = epoch.time_of(layout::ms_of(key));
     Error::KeyAhead {
         key,
         column,
         time: time.map_or_else(|| "after the year 294276".into(), names::time),
-        way,
     }
-}
-
-/// The statement that moves a shard up to a value of its sequence.
-pub fn advance_statement(shard: Shard, value: i64) -> String {
-    format!("SELECT advance_shard({}, {})", shard.number(), layout::id_of(value, shard))
 }
 
 pub fn now_ms(epoch: Epoch) -> i64 {

@@ -428,7 +428,7 @@ fn names_do_not_change_while_an_installation_waits() {
         ),
         (
             plain(),
-            "CREATE FUNCTION evil.check_target_schema() RETURNS void LANGUAGE sql AS 'SELECT'",
+            "CREATE FUNCTION evil._next_id(bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1'",
             plain(),
             "CREATE EXTENSION instagram_id SCHEMA evil",
             plain(),
