@@ -1,7 +1,6 @@
 //! The loop that generates ids: find the sequence, visit its page, wait for the clock, resolve a
 //! refusal.
 
-use crate::citus::placement;
 use crate::citus::takeover;
 use crate::error::Error;
 use crate::pg::invalidation;
@@ -9,10 +8,10 @@ use crate::pg::names;
 use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::cache::{self, Permit};
 use crate::sequence::page::Outcome;
+use crate::sequence::placement;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::visit::{self, Found, Take};
 use crate::sequence::{CopyPolicy, IdSequence};
-use crate::shard::columns::{self, Stored};
 use crate::shard::definition;
 use crate::shard::lookup;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
@@ -137,19 +136,6 @@ pub fn examine(sequence: Oid) -> Result<(), Error> {
     placement::retry(ids, || visit::examine(sequence))
 }
 
-/// Where the rows of tables are stored.
-pub fn stored() -> Stored {
-    Stored {
-        is_of_user: placement::is_no_citus_shard(),
-        is_of_table: placement::is_citus_shard_of(),
-    }
-}
-
-/// The value of the newest id in the tables of a sequence; see [`takeover::NewestInTables`].
-pub fn newest_in_tables(sequence: IdSequence) -> Result<Option<i64>, Error> {
-    columns::newest_of_sequence(sequence, &stored())
-}
-
 /// Resolves a refusal, so that the visit can be repeated. A copy that is opened for this continues
 /// above `floor`.
 #[cold]
@@ -160,7 +146,7 @@ fn resolve(
     floor: i64,
 ) -> Result<(), Error> {
     match refusal {
-        Refusal::Closed => takeover::take_over(sequence, policy, floor, newest_in_tables),
+        Refusal::Closed => takeover::take_over(sequence, policy, floor),
         refusal => placement::resolve(refusal, sequence),
     }
 }

@@ -3,7 +3,6 @@
 //! replaces the function.
 
 use crate::adopt::adopted::{self, KEPT};
-use crate::generator;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::sequence::IdSequence;
@@ -60,8 +59,7 @@ impl Adoption {
             && existing.sequence == self.sequence
         {
             let (own_schema, owners) = (self.parts.own_schema, Owners::WithUpdate);
-            let stored = generator::stored();
-            let others = columns::columns_by_number(TABLES, existing, own_schema, owners, &stored);
+            let others = columns::columns_by_number(TABLES, existing, own_schema, owners);
             for column in others {
                 if !columns.contains(&column) {
                     columns.push(column);

@@ -4,11 +4,11 @@ use crate::adopt::adoption::{Adoption, KnownFrom};
 use crate::adopt::other_user::{self, User};
 use crate::adopt::rights;
 use crate::adopt::writers::{check_may_lock, check_tables_of_others, newest_key};
-use crate::citus::placement;
 use crate::error::{Argument, Error};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::sequence::IdSequence;
+use crate::sequence::placement;
 use crate::sequence::{refusal, visit};
 use crate::shard::columns::{
     self, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners, now_ms,

@@ -18,7 +18,6 @@ use crate::adopt::writers::{
 };
 use crate::arguments::{self, not_null};
 use crate::error::{Argument, Error};
-use crate::generator;
 use crate::pg::catalog::{self, Function};
 use crate::pg::dependents;
 use crate::pg::guc;
@@ -276,13 +275,7 @@ fn check_not_used_by_number(
     if parts.is_empty() {
         return Ok(());
     }
-    let columns = columns::columns_by_number(
-        WITH_DEFAULTS,
-        definition,
-        own_schema,
-        Owners::All,
-        &generator::stored(),
-    );
+    let columns = columns::columns_by_number(WITH_DEFAULTS, definition, own_schema, Owners::All);
     let sequence = definition.sequence.oid;
     let counts = |column: &&Column| {
         catalog::relation(column.table)

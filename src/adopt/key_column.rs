@@ -2,13 +2,13 @@
 //! there and back.
 
 use crate::adopt::references;
-use crate::citus::placement;
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::default::default_of;
 use crate::pg::names;
 use crate::pg::parsed_body::Expression;
 use crate::pg::spi::{self, select};
+use crate::sequence::placement;
 use crate::sequence::read;
 use crate::shard::columns::{
     Column, columns_with_currval, columns_with_default_on, columns_with_nextval, defaults_of,

@@ -4,7 +4,6 @@ use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
 use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables, newest_key_only};
 use crate::arguments::{self, not_null};
-use crate::citus::placement;
 use crate::error::{Argument, Error};
 use crate::generator;
 use crate::pg::catalog::{self, Relation};
@@ -17,6 +16,7 @@ use crate::pg::roles;
 use crate::pg::spi::{self, select, select_by_index};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
+use crate::sequence::placement;
 use crate::sequence::{IdSequence, refusal, visit};
 use crate::shard::columns::{
     self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead, now_ms,

@@ -1,7 +1,6 @@
 //! Waits for writers and for the clock.
 
 use crate::adopt::adopted::KEPT;
-use crate::citus::placement;
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
@@ -12,6 +11,7 @@ use crate::pg::roles;
 use crate::pg::spi::{self, select_by_index};
 use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::IdSequence;
+use crate::sequence::placement;
 use crate::sequence::read;
 use crate::shard::columns::{Column, key_ahead, newest_id, newest_id_only, now_ms};
 use instagram_id_core::epoch::Epoch;

@@ -1,14 +1,14 @@
 //! The copies of sequences on the other nodes of a Citus cluster: the commands that a node runs
 //! there to take sequences over, and the answers.
 
-use crate::citus::placement::{self, COORDINATOR, Node, Owner, field};
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::deadline::Deadline;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::roles;
-use crate::pg::spi::select_latest;
+use crate::pg::spi::select;
+use crate::sequence::placement::{self, COORDINATOR, Node, Owner};
 use crate::sequence::{CopyPolicy, IdSequence, visit};
 use instagram_id_core::copy::{Attempt, CopyState, LastOwner};
 use pgrx::pg_sys::Oid;
@@ -220,7 +220,7 @@ impl OtherCopies {
             nodes.iter().map(text).collect::<Vec<_>>().join(", ")
         };
         let query = format!(
-            "SELECT node_name, node_port, success::int, result
+            "SELECT node_name::text, node_port, success, result::text
              FROM master_run_on_worker(ARRAY[{}]::text[], ARRAY[{}]::int[], ARRAY[{}]::text[], true)",
             list(&|(node, _)| quote_literal(&node.host)),
             list(&|(node, _)| node.port.to_string()),
@@ -236,26 +236,28 @@ impl OtherCopies {
         let timeout = timeout.iter().map(|(name, value)| (*name, value.as_str()));
         let settings: Vec<_> =
             guc::OWN_SETTINGS.iter().copied().chain(timeout).chain([CHECK_INTERVAL]).collect();
-        let rows = guc::with(&settings, || {
+        let answers = || {
+            select(&query, &[], |row| {
+                let (host, port) = (row.get::<String>(1)?, row.get::<i32>(2)?);
+                let said = row.get::<String>(4).unwrap_or_default().trim().to_owned();
+                Some((host, port, if row.get(3)? { Ok(said) } else { Err(said) }))
+            })
+        };
+        let mut answers = guc::with(&settings, || {
             if self.role == catalog::current_role() {
-                select_latest(&query)
+                answers()
             } else {
-                roles::with_rights_of(self.role, || select_latest(&query))
+                roles::with_rights_of(self.role, answers)
             }
         });
-        let answer_of = |node: &Node| {
-            let is_of_node = |row: &&Vec<Option<String>>| {
-                field::<String>(row, 0) == node.host && field::<i32>(row, 1) == node.port
-            };
-            let row = rows.iter().find(is_of_node);
-            let said = row.and_then(|row| row[3].clone()).unwrap_or_default().trim().to_owned();
-            match row {
-                Some(row) if field::<i32>(row, 2) == 1 => Ok(said),
-                Some(_) => Err(said),
+        let answer_of = |(node, _): &(Node, String)| {
+            let is_of_node = |(host, port, _): &_| *host == node.host && *port == node.port;
+            match answers.iter().position(is_of_node) {
+                Some(place) => answers.swap_remove(place).2,
                 None => Err("It has not answered.".into()),
             }
         };
-        nodes.iter().map(|(node, _)| answer_of(node)).collect()
+        nodes.iter().map(answer_of).collect()
     }
 
     pub fn not_reached(&self, node: &Node, said: String) -> Error {

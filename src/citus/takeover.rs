@@ -50,7 +50,6 @@
 //! command to another node is about all of them.
 
 use crate::citus::copies::{Opening, OtherCopies, Report};
-use crate::citus::placement::{self, COORDINATOR, Node, Owner, retry};
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::deadline::{Deadline, TimedOut};
@@ -59,7 +58,9 @@ use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::sys;
 use crate::pg::wait_event::{self, WaitEvent};
+use crate::sequence::placement::{self, COORDINATOR, Node, Owner, retry};
 use crate::sequence::{CopyPolicy, IdSequence, read, visit};
+use crate::shard::columns;
 use instagram_id_core::copy::{
     Attempt, CopyState, LastOwner, OwnerProblem, Stage, check_last_owners, floor_above,
     floor_without_owner, unreported_owners,
@@ -85,10 +86,6 @@ const SHARES_AFTER: Duration = Duration::from_secs(1);
 /// A sequence to take over, and the value at which it continues or above.
 pub type Wanted = (IdSequence, i64);
 
-/// Returns the value of the newest id in the tables, above which a sequence continues if the last
-/// owner is lost; `None` if it is not known which tables have ids of the sequence.
-pub type NewestInTables = fn(IdSequence) -> Result<Option<i64>, Error>;
-
 /// The sequences that an attempt has not opened.
 #[derive(Default)]
 pub struct NotOpened {
@@ -101,17 +98,12 @@ pub struct NotOpened {
 }
 
 /// Opens this node's copy of a sequence in the steps above, if it is not open already.
-pub fn take_over(
-    sequence: IdSequence,
-    policy: CopyPolicy,
-    floor: i64,
-    newest: NewestInTables,
-) -> Result<(), Error> {
+pub fn take_over(sequence: IdSequence, policy: CopyPolicy, floor: i64) -> Result<(), Error> {
     let wanted = [(sequence, floor)];
     let attempts = |deadline| {
         let (mut pause_max_ms, limit) = PAUSE_MAX_MS;
         loop {
-            let mut left = attempt_to_open(&wanted, policy, newest, deadline)?;
+            let mut left = attempt_to_open(&wanted, policy, deadline)?;
             if let Some((_, error)) = left.refused.pop() {
                 return Err(error);
             }
@@ -138,11 +130,10 @@ pub fn take_over(
 pub fn attempt_to_take_over(
     wanted: &[Wanted],
     policy: CopyPolicy,
-    newest: NewestInTables,
     patience: Duration,
 ) -> Result<NotOpened, Error> {
     let in_time = |deadline: Deadline| {
-        let attempt = || attempt_to_open(wanted, policy, newest, deadline);
+        let attempt = || attempt_to_open(wanted, policy, deadline);
         let result = deadline.limit(WaitEvent::TakeOver, attempt);
         result.unwrap_or_else(|TimedOut| Err(timed_out_with_nodes(wanted)))
     };
@@ -261,7 +252,6 @@ fn timed_out(sequence: Oid, limit: Duration, nodes: Vec<String>) -> Error {
 fn attempt_to_open(
     wanted: &[Wanted],
     policy: CopyPolicy,
-    newest: NewestInTables,
     deadline: Deadline,
 ) -> Result<NotOpened, Error> {
     let mut opening = vec![];
@@ -279,14 +269,14 @@ fn attempt_to_open(
     let (copies, alone): (Vec<_>, Vec<_>) =
         opening.into_iter().partition(|opening| opening.owner.owner.is_some());
     let mut left = NotOpened::default();
-    open_above(alone, &OtherCopies::none(deadline), policy, newest, &mut left)?;
+    open_above(alone, &OtherCopies::none(deadline), policy, &mut left)?;
     if let Some(altered) = copies.iter().find(|opening| catalog::has_new_file(opening.sequence.oid))
     {
         return Err(Error::SequenceAltered { name: names::relation(altered.sequence.oid) });
     }
     if !copies.is_empty() {
         let others = OtherCopies::find(&copies, policy, deadline)?;
-        open_above(copies, &others, policy, newest, &mut left)?;
+        open_above(copies, &others, policy, &mut left)?;
     }
     Ok(left)
 }
@@ -296,13 +286,12 @@ fn open_above(
     sequences: Vec<Opening>,
     others: &OtherCopies,
     policy: CopyPolicy,
-    newest: NewestInTables,
     NotOpened { overtaken, refused, warnings }: &mut NotOpened,
 ) -> Result<(), Error> {
     let copies = others.close(&sequences)?;
     let mut opening = vec![];
     for (sequence, copies) in sequences.into_iter().zip(&copies) {
-        match floor_of(&sequence, others, policy, copies, newest, warnings) {
+        match floor_of(&sequence, others, policy, copies, warnings) {
             Ok((known, taker)) => {
                 opening.push(Opening { floor: floor_above(known), taker, ..sequence })
             }
@@ -359,7 +348,6 @@ fn floor_of(
     others: &OtherCopies,
     policy: CopyPolicy,
     copies: &[(i32, Report)],
-    newest: NewestInTables,
     warnings: &mut Vec<Error>,
 ) -> Result<(i64, Option<LastOwner>), Error> {
     let all: Vec<CopyState> = copies.iter().map(|(_, report)| report.state).chain([*own]).collect();
@@ -406,7 +394,7 @@ fn floor_of(
         && (owner.group == COORDINATOR || owner_by_coordinator == Some(owner.group));
     let are_removed = || !lost.iter().any(|group| placement::is_known(*group));
     let newest = if guc::continues_without_lost_nodes() && is_confirmed && are_removed() {
-        newest(*sequence)?
+        columns::newest_of_sequence(*sequence)?
     } else {
         None
     };

@@ -2,7 +2,6 @@
 
 use crate::adopt::writers::{TableLock, lock_out_writers_if_available};
 use crate::arguments;
-use crate::citus::placement::{self, RowPlacement};
 use crate::error::{Error, WhyKept};
 use crate::pg::catalog;
 use crate::pg::deadline::Deadline;
@@ -14,6 +13,7 @@ use crate::pg::roles;
 use crate::pg::spi::{self, select};
 use crate::pg::subtransaction;
 use crate::pg::transaction::prevent_if_read_only;
+use crate::sequence::placement::{self, RowPlacement};
 use crate::shard::columns::{self, Column};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};

@@ -2,7 +2,6 @@
 //! here. Also the version of the library.
 
 use crate::adopt::adopted::{self, KeptFunctions};
-use crate::citus::placement::{self, Owner};
 use crate::error::shortened;
 use crate::pg::catalog;
 use crate::pg::guc;
@@ -13,6 +12,7 @@ use crate::pg::subtransaction;
 use crate::pg::text::push;
 use crate::pg::window;
 use crate::sequence::check;
+use crate::sequence::placement::{self, Owner};
 use crate::sequence::read::{self, Locked};
 use crate::sequence::refusal::CLOSED_BY_A_MOVE;
 use crate::shard::definition::{self, Definition};

@@ -7,7 +7,6 @@
 
 use crate::adopt::key_column;
 use crate::adopt::new_key::adopt_new_key;
-use crate::citus::placement;
 use crate::error::{Error, or_raise};
 use crate::functions::convert_defaults;
 use crate::pg::catalog;
@@ -17,6 +16,7 @@ use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::spi::select;
 use crate::pg::subtransaction;
+use crate::sequence::placement;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::layout::Shard;

@@ -3,11 +3,11 @@
 //! Each determines a shard, a sequence and an epoch; [`generator::take`] does the rest.
 
 use crate::arguments::{self, not_null};
-use crate::citus::placement;
 use crate::error::{Argument, Error, or_raise};
 use crate::generator::{self, Origin, Request, Source};
 use crate::pg::guc;
 use crate::pg::reg_types::Regclass;
+use crate::sequence::placement;
 use crate::sequence::{CopyPolicy, IdSequence};
 use crate::shard::definition;
 use instagram_id_core::epoch::Epoch;

@@ -4,13 +4,13 @@
 //! node that stores the row. That is the node that owns the shard's schema, whichever node the
 //! client is connected to.
 
-use crate::citus::placement::{self, RowPlacement};
 use crate::error::{Error, or_raise, shortened};
 use crate::generator::{self, Origin, Source};
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, Cached};
 use crate::pg::names;
 use crate::pg::text;
+use crate::sequence::placement::{self, RowPlacement};
 use crate::sequence::{CopyPolicy, IdSequence, visit};
 use crate::shard::lookup;
 use instagram_id_core::layout::Shard;

@@ -2,13 +2,13 @@
 //! that is lost.
 
 use crate::arguments;
-use crate::citus::{placement, takeover};
+use crate::citus::takeover;
 use crate::error::Error;
 use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::{CopyPolicy, IdSequence, visit};
+use crate::sequence::{CopyPolicy, IdSequence, placement, visit};
 use crate::shard::columns::{self, AHEAD_MAX_MS, Column, Owners};
 use crate::shard::{definition, lookup};
 use instagram_id_core::hlc::{self, WARN_AHEAD_MS};
@@ -36,7 +36,7 @@ fn recover_shard(
     if !placement::owner_of(sequence.oid).is_here() {
         return Ok(None);
     }
-    match takeover::take_over(sequence, CopyPolicy::Owner, i64::MIN, generator::newest_in_tables) {
+    match takeover::take_over(sequence, CopyPolicy::Owner, i64::MIN) {
         Err(error) if takeover::is_recoverable(&error) => {}
         result => return Ok(result.map(|()| None)?),
     }
@@ -54,8 +54,7 @@ pub fn above_known(shard: Shard, sequence: IdSequence, own_schema: Oid) -> Resul
     }
     let mut newest = 0;
     for definition in served {
-        let found =
-            columns::columns_of_shard(&definition, own_schema, Owners::All, &generator::stored());
+        let found = columns::columns_of_shard(&definition, own_schema, Owners::All);
         let is_own = |column: &Column| {
             catalog::relation(column.table)
                 .is_some_and(|table| catalog::has_rights_of(table.owner, definition.owner))

@@ -3,11 +3,9 @@
 
 use crate::arguments::not_null;
 use crate::citus::copies;
-use crate::citus::placement;
 use crate::citus::takeover::{self, NotOpened, Wanted};
 use crate::error::{self, Argument, Error};
 use crate::functions::recover;
-use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
@@ -15,6 +13,7 @@ use crate::pg::reg_types::Regclass;
 use crate::pg::subtransaction;
 use crate::pg::text::push;
 use crate::pg::transaction::prevent_if_read_only;
+use crate::sequence::placement;
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{CopyPolicy, IdSequence, check, read, visit};
 use crate::shard::definition::{self, Definition};
@@ -188,8 +187,7 @@ impl Call {
         }
         let (mut problem, patience) = (None, self.patience.min(LOCK_TIMEOUT));
         let result = self.with_reason(|| {
-            let newest = generator::newest_in_tables;
-            let result = takeover::attempt_to_take_over(wanted, policy, newest, patience);
+            let result = takeover::attempt_to_take_over(wanted, policy, patience);
             problem = result
                 .as_ref()
                 .err()

@@ -2,10 +2,11 @@
 //! cluster.
 
 use crate::arguments::not_null;
-use crate::citus::{placement, takeover};
+use crate::citus::takeover;
 use crate::error::{Argument, Error};
 use crate::pg::catalog;
 use crate::pg::reg_types::Regclass;
+use crate::sequence::placement;
 use instagram_id_core::copy::{Attempt, LastOwner};
 use instagram_id_core::hlc;
 use pgrx::pg_sys::{Oid, panic::ErrorReport};

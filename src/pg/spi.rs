@@ -2,14 +2,13 @@
 
 use crate::pg::errors;
 use crate::pg::guc;
-use crate::pg::names;
 use crate::pg::text::{self, push};
 use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, AsPgCStr, Datum, Oid};
 use pgrx::prelude::*;
 use pgrx::spi::SpiHeapTupleData;
 use pgrx::varlena::varlena_to_byte_slice;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_char, c_int};
 
 /// Runs generated statements.
 pub fn run(statements: &str) {
@@ -71,31 +70,6 @@ pub fn select_by_index<T>(
     read: impl Fn(&Row) -> Option<T>,
 ) -> Vec<T> {
     guc::with(&[(c"enable_seqscan", "off")], || select(query, arguments, read))
-}
-
-/// The rows of a query, as text, also for a transaction that has no snapshot yet.
-pub fn select_latest(query: &str) -> Vec<Vec<Option<String>>> {
-    connected(|| {
-        // SAFETY: SPI is connected, and the query is copied. A failed query raises PostgreSQL's own
-        // error. SPI is not left before the rows are read.
-        unsafe {
-            with_latest_snapshot(|| pg_sys::SPI_execute(query.as_pg_cstr(), true, 0));
-            let (columns, rows) = returned();
-            let text = |row, column| {
-                let text = pg_sys::SPI_getvalue(row, columns, column);
-                (!text.is_null()).then(|| {
-                    let text = CStr::from_ptr(text);
-                    text::check_length(text.count_bytes());
-                    names::owned(text)
-                })
-            };
-            let mut texts = vec![];
-            for row in rows {
-                push(&mut texts, (1..=(*columns).natts).map(|column| text(*row, column)).collect());
-            }
-            texts
-        }
-    })
 }
 
 /// Runs `f` with a snapshot taken now, in place of the transaction's.

@@ -10,11 +10,14 @@
 //! - [`read`]: reads the page without changing it
 //! - [`page`]: the locked page: apply the clock, close, open, write WAL
 //! - [`check`]: checks whether the sequence may be used now, on this node, by this role
+//! - [`placement`]: the node that owns a sequence's schema, and the nodes that store a table's rows,
+//!   by Citus's catalogs
 //! - [`visit`]: lock, check, act, flush: the operations that the rest of the extension calls
 
 pub mod cache;
 pub mod check;
 pub mod page;
+pub mod placement;
 pub mod read;
 pub mod refusal;
 pub mod visit;

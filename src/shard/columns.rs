@@ -7,8 +7,8 @@ use crate::pg::guc;
 use crate::pg::lock_waits;
 use crate::pg::locks;
 use crate::pg::names;
-use crate::pg::spi::{Row, select, select_latest};
-use crate::sequence::{IdSequence, read, visit};
+use crate::pg::spi::{Row, select};
+use crate::sequence::{IdSequence, placement, read, visit};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::hlc::{self, FIRST_DAY_MS, WARN_AHEAD_MS};
@@ -270,14 +270,6 @@ pub fn trigger_arguments(shard: Shard) -> String {
     )
 }
 
-/// Conditions for where the rows of tables are stored, which on a Citus cluster is in other tables.
-pub struct Stored {
-    /// On `c`, a row of `pg_class`: whether users know the table.
-    pub is_of_user: &'static str,
-    /// On `c` and `p`, rows of `pg_class`: whether rows of `c` are stored in `p`.
-    pub is_of_table: &'static str,
-}
-
 /// The owners whose tables count.
 #[derive(Clone, Copy)]
 pub enum Owners {
@@ -295,14 +287,9 @@ pub const WITH_DEFAULTS: &str = "r,p,v,f";
 /// The columns in the schema of a shard that get its ids by a default or by the trigger function
 /// `next_id_trigger`, and the same columns of the tables that store their rows. A partition is left
 /// out if its table is among them.
-pub fn columns_of_shard(
-    definition: &Definition,
-    own_schema: Oid,
-    owners: Owners,
-    stored: &Stored,
-) -> Vec<Column> {
+pub fn columns_of_shard(definition: &Definition, own_schema: Oid, owners: Owners) -> Vec<Column> {
     let defaults = defaults_of(definition, own_schema);
-    columns_filled_by(TABLES, defaults, definition, own_schema, owners, stored)
+    columns_filled_by(TABLES, defaults, definition, own_schema, owners)
 }
 
 /// Those of them that name the shard by its number, in the default or in the trigger's arguments.
@@ -312,10 +299,9 @@ pub fn columns_by_number(
     definition: &Definition,
     own_schema: Oid,
     owners: Owners,
-    stored: &Stored,
 ) -> Vec<Column> {
     let defaults = defaults_by_number(definition, own_schema);
-    columns_filled_by(kinds, defaults, definition, own_schema, owners, stored)
+    columns_filled_by(kinds, defaults, definition, own_schema, owners)
 }
 
 /// The same for these defaults, in relations of these kinds.
@@ -325,7 +311,6 @@ fn columns_filled_by(
     definition: &Definition,
     own_schema: Oid,
     owners: Owners,
-    stored: &Stored,
 ) -> Vec<Column> {
     let is_counted = match owners {
         Owners::All => "true",
@@ -352,8 +337,8 @@ fn columns_filled_by(
          ORDER BY p.oid, a.attnum",
         shown_default(definition, own_schema),
         trigger_arguments(definition.shard),
-        stored.is_of_table,
-        stored.is_of_user,
+        placement::is_citus_shard_of(),
+        placement::is_no_citus_shard(),
     );
     let trigger =
         catalog::function_in(own_schema, "next_id_trigger", &[]).map(|function| function.oid);
@@ -407,16 +392,14 @@ fn newest_id_if(
 /// serves none. It is read for every role that may generate ids. So it reads only tables of owners
 /// with UPDATE on the sequence: these could set the sequence to any value anyway, not only by the
 /// keys of their rows.
-pub fn newest_of_sequence(sequence: IdSequence, stored: &Stored) -> Result<Option<i64>, Error> {
+pub fn newest_of_sequence(sequence: IdSequence) -> Result<Option<i64>, Error> {
     let may_read = |owner| visit::may_be_updated_by(sequence.oid, owner);
     guc::with(guc::OWN_SETTINGS, || {
         let query = "SELECT extnamespace FROM pg_extension WHERE extname = 'instagram_id'";
-        let rows = select_latest(query);
-        let own_schema = rows.first().and_then(|row| row[0].as_ref()?.parse::<u32>().ok());
-        let own_schema = own_schema.map_or(Oid::INVALID, Oid::from);
+        let own_schema = select(query, &[], |row| row.get(1)).pop().unwrap_or(Oid::INVALID);
         let mut greatest = None;
         for definition in definition::served_by(sequence.oid) {
-            let columns = columns_of_shard(&definition, own_schema, Owners::WithUpdate, stored);
+            let columns = columns_of_shard(&definition, own_schema, Owners::WithUpdate);
             let newest = newest_id_if(&columns, may_read)?;
             check_not_ahead(newest.as_ref(), sequence, AHEAD_MAX_MS)?;
             let value = newest.map_or(0, |(id, _)| layout::value_of(id.max(0)));

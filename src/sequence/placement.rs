@@ -7,14 +7,14 @@ use crate::pg::guc;
 use crate::pg::invalidation::{self, Cached};
 use crate::pg::locks;
 use crate::pg::names;
-use crate::pg::spi::select_latest;
+use crate::pg::spi::{Row, select};
 use crate::sequence::IdSequence;
 use crate::sequence::cache::{self, Placement};
 use crate::sequence::refusal::Refusal;
+use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, Oid};
 use rustc_hash::FxHashMap;
 use std::cell::Cell;
-use std::str::FromStr;
 
 /// The group of the coordinator.
 pub const COORDINATOR: i32 = 0;
@@ -80,9 +80,11 @@ pub fn local_group() -> i32 {
     let group = if catalog::has_citus() {
         guc::with(guc::OWN_SETTINGS, || {
             let query = "SELECT coalesce((SELECT groupid FROM pg_dist_local_group), -1), 'pg_dist_local_group'::regclass::oid";
-            let rows = select_latest(query);
-            invalidation::watch(Oid::from(field::<u32>(&rows[0], 1)));
-            field(&rows[0], 0)
+            let groups = select(query, &[], |row| {
+                invalidation::watch(row.get(2)?);
+                row.get(1)
+            });
+            groups[0]
         })
     } else {
         COORDINATOR
@@ -110,11 +112,9 @@ fn look_up(sequence: Oid) -> Result<(), Error> {
 /// ids.
 fn check_version() -> Result<(), Error> {
     let query = "SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'";
-    let rows = guc::with(guc::OWN_SETTINGS, || select_latest(query));
-    match rows.first() {
-        Some(row) if is_newer(&field::<String>(row, 0)) => {
-            Err(Error::LibraryOutdated { version: field(row, 0) })
-        }
+    let version = guc::with(guc::OWN_SETTINGS, || select(query, &[], |row| row.get::<String>(1)));
+    match version.into_iter().next() {
+        Some(version) if is_newer(&version) => Err(Error::LibraryOutdated { version }),
         _ => Ok(()),
     }
 }
@@ -263,10 +263,10 @@ pub fn is_no_citus_shard() -> &'static str {
 
 /// Whether new tables of a schema are distributed with it.
 pub fn is_distributed(schema: Oid) -> bool {
-    let query = format!("SELECT 1 FROM pg_dist_schema WHERE schemaid = {}", schema.to_u32());
+    let query = "SELECT true FROM pg_dist_schema WHERE schemaid = $1";
     catalog::has_citus()
         && guc::with(guc::OWN_SETTINGS, || {
-            has_distributed_schemas() && !select_latest(&query).is_empty()
+            has_distributed_schemas() && has_row(query, &[schema.into()])
         })
 }
 
@@ -276,10 +276,8 @@ pub fn functions_not_copied(schema: Oid, functions: impl Iterator<Item = Oid>) -
     if !is_distributed(schema) {
         return vec![];
     }
-    let rows = guc::with(guc::OWN_SETTINGS, || {
-        select_latest("SELECT objid FROM pg_dist_object WHERE classid = 'pg_proc'::regclass")
-    });
-    let copied: Vec<Oid> = rows.iter().map(|row| Oid::from(field::<u32>(row, 0))).collect();
+    let query = "SELECT objid FROM pg_dist_object WHERE classid = 'pg_proc'::regclass";
+    let copied: Vec<Oid> = guc::with(guc::OWN_SETTINGS, || select(query, &[], |row| row.get(1)));
     functions.filter(|function| !copied.contains(function)).collect()
 }
 
@@ -288,14 +286,10 @@ pub fn first_distributed(tables: impl Iterator<Item = Oid>) -> Option<Oid> {
     if !catalog::has_citus() {
         return None;
     }
-    let tables: Vec<Oid> = tables.collect();
-    let list = tables.iter().map(|table| table.to_u32().to_string()).collect::<Vec<_>>().join(", ");
-    let query = format!(
-        "SELECT logicalrelid::oid FROM pg_dist_partition WHERE logicalrelid = ANY ('{{{list}}}'::oid[])
-         ORDER BY 1 LIMIT 1"
-    );
-    let rows = guc::with(guc::OWN_SETTINGS, || select_latest(&query));
-    rows.first().map(|row| Oid::from(field::<u32>(row, 0)))
+    let query = "SELECT logicalrelid::oid FROM pg_dist_partition WHERE logicalrelid = ANY ($1) ORDER BY 1 LIMIT 1";
+    let tables = [tables.collect::<Vec<Oid>>().into()];
+    let first = guc::with(guc::OWN_SETTINGS, || select(query, &tables, |row| row.get(1)));
+    first.into_iter().next()
 }
 
 /// Whether Citus itself has opened this session, such as to create a table of another node here.
@@ -326,31 +320,31 @@ fn has_distributed_schemas() -> bool {
 fn owner_by_catalogs(sequence: Oid) -> Owner {
     guc::with(guc::OWN_SETTINGS, || {
         let has_distributed_schemas = has_distributed_schemas();
-        let sequence = sequence.to_u32();
-        let rows = select_latest(&format!(
+        let query = format!(
             "SELECT coalesce((SELECT groupid FROM pg_dist_local_group), -1),
                     EXISTS (SELECT FROM pg_dist_object
-                            WHERE classid = 'pg_class'::regclass AND objid = {sequence} AND objsubid = 0)::int,
-                    home.groupid, home.logicalrelid::oid,
-                    'pg_dist_local_group'::regclass::oid, 'pg_dist_object'::regclass::oid,
-                    ({}), c.relname
-             FROM (VALUES (0)) AS one LEFT JOIN pg_class AS c ON c.oid = {sequence}
+                            WHERE classid = 'pg_class'::regclass AND objid = $1 AND objsubid = 0),
+                    home.groupid, ({}), c.relname::text,
+                    home.logicalrelid::oid, 'pg_dist_local_group'::regclass::oid, 'pg_dist_object'::regclass::oid
+             FROM (VALUES (0)) AS one LEFT JOIN pg_class AS c ON c.oid = $1
              LEFT JOIN LATERAL ({}) AS home ON true",
             colocation_of_schema(has_distributed_schemas),
             owner_of_schema(has_distributed_schemas)
-        ));
-        let row = &rows[0];
-        for relation in [3, 4, 5].into_iter().filter_map(|column| row[column].as_ref()) {
-            invalidation::watch(Oid::from(parse::<u32>(relation)));
-        }
-        let is_copy = field::<i32>(row, 1) == 1;
-        let of_schema = row[2].as_ref().map(|group| parse(group));
-        Owner {
-            group: field(row, 0),
-            owner: is_copy.then(|| of_schema.unwrap_or(COORDINATOR)),
-            is_of_schema: of_schema.is_some(),
-            in_colocation: row[6].as_ref().map(|number| (parse(number), field(row, 7))),
-        }
+        );
+        let owner = |row: &Row| {
+            [6, 7, 8]
+                .into_iter()
+                .filter_map(|column| row.get(column))
+                .for_each(invalidation::watch);
+            let (is_copy, of_schema) = (row.get(2)?, row.get(3));
+            Some(Owner {
+                group: row.get(1)?,
+                owner: if is_copy { of_schema.or(Some(COORDINATOR)) } else { None },
+                is_of_schema: of_schema.is_some(),
+                in_colocation: row.get(4).zip(row.get(5)),
+            })
+        };
+        select(&query, &[sequence.into()], owner).pop().expect("a row")
     })
 }
 
@@ -361,19 +355,15 @@ pub fn placed_here() -> Option<FxHashMap<Oid, bool>> {
         return None;
     }
     guc::with(guc::OWN_SETTINGS, || {
-        let rows = select_latest(&format!(
-            "SELECT c.oid, (o.objid IS NOT NULL)::int FROM pg_class AS c LEFT JOIN pg_dist_object AS o
+        let query = format!(
+            "SELECT c.oid, o.objid IS NOT NULL FROM pg_class AS c LEFT JOIN pg_dist_object AS o
                  ON o.classid = 'pg_class'::regclass AND o.objid = c.oid AND o.objsubid = 0
              LEFT JOIN LATERAL ({}) AS home ON true
              WHERE c.relkind = 'S' AND (o.objid IS NULL
                  OR coalesce(home.groupid, {COORDINATOR}) = (SELECT groupid FROM pg_dist_local_group))",
             owner_of_schema(has_distributed_schemas())
-        ));
-        Some(
-            rows.iter()
-                .map(|row| (Oid::from(field::<u32>(row, 0)), field::<i32>(row, 1) == 1))
-                .collect(),
-        )
+        );
+        Some(select(&query, &[], |row| row.get(1).zip(row.get(2))).into_iter().collect())
     })
 }
 
@@ -386,28 +376,31 @@ pub fn rows_of(table: Oid) -> (RowPlacement, Oid) {
         // A Citus shard is a table in the schema of its distributed table, whose name ends with the
         // number of the shard. The result is the same on whichever node a placement is, so it does
         // not matter if this node receives a move late.
-        let oid = table.to_u32();
-        let rows = select_latest(&format!(
+        let query = format!(
             "SELECT {}, t.repmodel = 't' OR EXISTS (
                         SELECT FROM pg_dist_shard AS s JOIN pg_dist_placement AS p USING (shardid)
                         WHERE s.logicalrelid = t.logicalrelid AND p.shardstate = 1 AND t.repmodel = 'c'
                         GROUP BY shardid HAVING count(*) > 1),
-                    d.oid, t.partmethod = 'n' AND t.repmodel = 's' AND t.colocationid = 0
+                    t.partmethod = 'n' AND t.repmodel = 's' AND t.colocationid = 0, d.oid
              FROM pg_class AS c, pg_dist_partition AS t JOIN pg_class AS d ON d.oid = t.logicalrelid
-             WHERE c.oid = {oid} AND (d.oid = c.oid OR d.relnamespace = c.relnamespace AND EXISTS (
+             WHERE c.oid = $1 AND (d.oid = c.oid OR d.relnamespace = c.relnamespace AND EXISTS (
                  SELECT FROM pg_dist_shard AS s WHERE s.logicalrelid = d.oid
                  AND s.shardid::text = substring(c.relname FROM '_([0-9]+)$')))",
             is_of_schema()
-        ));
-        rows.iter().for_each(|row| invalidation::watch(Oid::from(field::<u32>(row, 2))));
-        let is = |column: usize| rows.iter().any(|row| row[column].as_deref() == Some("t"));
+        );
+        let rows = select(&query, &[table.into()], |row| {
+            let is = |column| row.get(column) == Some(true);
+            Some(([is(1), is(2), is(3)], row.get::<Oid>(4)?))
+        });
+        rows.iter().for_each(|(_, table)| invalidation::watch(*table));
+        let is = |column: usize| rows.iter().any(|(row, _)| row[column]);
         let kind = match (is(0), is(1)) {
             (_, true) => RowPlacement::Replicated,
             (true, false) => RowPlacement::OfSchema,
-            (false, false) if rows.is_empty() || is(3) => RowPlacement::Local,
+            (false, false) if rows.is_empty() || is(2) => RowPlacement::Local,
             (false, false) => RowPlacement::OfTable,
         };
-        (kind, rows.first().map_or(table, |row| Oid::from(field::<u32>(row, 2))))
+        (kind, rows.first().map_or(table, |(_, table)| *table))
     });
     invalidation::watch(table);
     result
@@ -415,14 +408,12 @@ pub fn rows_of(table: Oid) -> (RowPlacement, Oid) {
 
 /// Every node of the cluster in use, in the order of their groups.
 pub fn nodes() -> Vec<Node> {
-    let rows = select_latest(
-        "SELECT nodename, nodeport, groupid FROM pg_dist_node
+    let query = "SELECT nodename::text, nodeport, groupid FROM pg_dist_node
          WHERE noderole = 'primary' AND isactive AND nodecluster = current_setting('citus.cluster_name')
-         ORDER BY groupid",
-    );
-    rows.iter()
-        .map(|row| Node { host: field(row, 0), port: field(row, 1), group: field(row, 2) })
-        .collect()
+         ORDER BY groupid";
+    select(query, &[], |row| {
+        Some(Node { host: row.get(1)?, port: row.get(2)?, group: row.get(3)? })
+    })
 }
 
 /// Whether a node of this group is in use.
@@ -433,30 +424,23 @@ pub fn is_node(group: i32) -> bool {
 
 /// Whether a node of this group is in the cluster, in use or not.
 pub fn is_known(group: i32) -> bool {
-    has_node(&format!("groupid = {group}"))
+    has_node("groupid = $1", group)
 }
 
 /// Whether the node of this group is disabled. It may be activated again with the copies that it
 /// has now.
 pub fn is_disabled(group: i32) -> bool {
-    has_node(&format!("groupid = {group} AND NOT isactive"))
+    has_node("groupid = $1 AND NOT isactive", group)
 }
 
-fn has_node(condition: &str) -> bool {
-    let query = format!("SELECT 1 FROM pg_dist_node WHERE {condition}");
-    catalog::has_citus() && guc::with(guc::OWN_SETTINGS, || !select_latest(&query).is_empty())
+fn has_node(condition: &str, group: i32) -> bool {
+    let query = format!("SELECT true FROM pg_dist_node WHERE {condition}");
+    catalog::has_citus() && guc::with(guc::OWN_SETTINGS, || has_row(&query, &[group.into()]))
 }
 
-/// A column of a row that is not NULL.
-pub fn field<T: FromStr>(row: &[Option<String>], column: usize) -> T {
-    row[column]
-        .as_ref()
-        .map(|text| parse(text))
-        .unwrap_or_else(|| unreachable!("column {column} is not NULL"))
-}
-
-fn parse<T: FromStr>(text: &str) -> T {
-    text.parse().unwrap_or_else(|_| unreachable!("{text} is of its column's type"))
+/// Whether a query returns a row.
+fn has_row(query: &str, arguments: &[DatumWithOid]) -> bool {
+    !select(query, arguments, |row| row.get::<bool>(1)).is_empty()
 }
 
 #[cfg(test)]
