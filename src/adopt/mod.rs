@@ -8,7 +8,6 @@
 //! - `writers`: waits for writers and for the clock
 //! - `adopted`: the adopted functions of a shard, and whether they still generate its ids
 //! - `key_column`: the column that `adopt_table` converts, the statements, and the way back
-//! - `below`: the partitions of the table, and those that inherit from it
 //! - `new_key`: the key of a table that the present statement has created
 //! - `other_user`: what else uses a sequence
 //! - `references`: whether the columns that reference a key can hold ids

@@ -220,36 +220,10 @@ pub fn owner_of(sequence: Oid) -> Owner {
 
 /// A subquery for the group of the node that has the tables of a schema, and for one of these
 /// tables. The schema is that of `c`, a row of `pg_class`.
-fn owner_of_schema(has_distributed_schemas: bool) -> &'static str {
-    if has_distributed_schemas {
-        "SELECT p.groupid, t.logicalrelid
-         FROM pg_dist_schema AS d JOIN pg_dist_partition AS t USING (colocationid)
-         JOIN pg_dist_shard AS s USING (logicalrelid) JOIN pg_dist_placement AS p USING (shardid)
-         WHERE d.schemaid = c.relnamespace AND p.shardstate = 1 ORDER BY p.groupid, t.logicalrelid LIMIT 1"
-    } else {
-        "SELECT NULL::int AS groupid, NULL::regclass AS logicalrelid"
-    }
-}
-
-/// A subquery for the colocation of a distributed schema, that of `c`, a row of `pg_class`.
-fn colocation_of_schema(has_distributed_schemas: bool) -> &'static str {
-    if has_distributed_schemas {
-        "SELECT colocationid FROM pg_dist_schema WHERE schemaid = c.relnamespace"
-    } else {
-        "NULL::int"
-    }
-}
-
-/// A condition: whether Citus places a table with its schema. The table is `t`, a row of
-/// `pg_dist_partition`, and the schema that of `c`, a row of `pg_class`.
-fn is_of_schema() -> &'static str {
-    if has_distributed_schemas() {
-        "t.partmethod = 'n' AND t.repmodel = 's'
-         AND EXISTS (SELECT FROM pg_dist_schema AS s WHERE s.schemaid = c.relnamespace AND s.colocationid = t.colocationid)"
-    } else {
-        "false"
-    }
-}
+const OWNER_OF_SCHEMA: &str = "SELECT p.groupid, t.logicalrelid
+     FROM pg_dist_schema AS d JOIN pg_dist_partition AS t USING (colocationid)
+     JOIN pg_dist_shard AS s USING (logicalrelid) JOIN pg_dist_placement AS p USING (shardid)
+     WHERE d.schemaid = c.relnamespace AND p.shardstate = 1 ORDER BY p.groupid, t.logicalrelid LIMIT 1";
 
 /// A condition: that `c`, a row of `pg_class`, is not a Citus shard on this node. Such a table is
 /// used through its distributed table.
@@ -264,10 +238,7 @@ pub fn is_no_citus_shard() -> &'static str {
 /// Whether new tables of a schema are distributed with it.
 pub fn is_distributed(schema: Oid) -> bool {
     let query = "SELECT true FROM pg_dist_schema WHERE schemaid = $1";
-    catalog::has_citus()
-        && guc::with(guc::OWN_SETTINGS, || {
-            has_distributed_schemas() && has_row(query, &[schema.into()])
-        })
+    catalog::has_citus() && guc::with(guc::OWN_SETTINGS, || has_row(query, &[schema.into()]))
 }
 
 /// The functions among these that the nodes of a distributed schema do not have. Citus creates
@@ -309,27 +280,19 @@ pub fn is_citus_shard_of() -> &'static str {
     }
 }
 
-/// Before version 12 Citus did not distribute schemas.
-fn has_distributed_schemas() -> bool {
-    catalog::relation_oid("pg_dist_schema", pg_sys::PG_CATALOG_NAMESPACE.into()) != Oid::INVALID
-}
-
 /// Reads the owner from Citus's catalogs, and watches the relations that the result depends on. The
 /// owner is the node with the tables of the sequence's schema. If the schema is not distributed or
 /// has no tables, the owner is the coordinator.
 fn owner_by_catalogs(sequence: Oid) -> Owner {
     guc::with(guc::OWN_SETTINGS, || {
-        let has_distributed_schemas = has_distributed_schemas();
         let query = format!(
             "SELECT coalesce((SELECT groupid FROM pg_dist_local_group), -1),
                     EXISTS (SELECT FROM pg_dist_object
                             WHERE classid = 'pg_class'::regclass AND objid = $1 AND objsubid = 0),
-                    home.groupid, ({}), c.relname::text,
+                    home.groupid, (SELECT colocationid FROM pg_dist_schema WHERE schemaid = c.relnamespace), c.relname::text,
                     home.logicalrelid::oid, 'pg_dist_local_group'::regclass::oid, 'pg_dist_object'::regclass::oid
              FROM (VALUES (0)) AS one LEFT JOIN pg_class AS c ON c.oid = $1
-             LEFT JOIN LATERAL ({}) AS home ON true",
-            colocation_of_schema(has_distributed_schemas),
-            owner_of_schema(has_distributed_schemas)
+             LEFT JOIN LATERAL ({OWNER_OF_SCHEMA}) AS home ON true"
         );
         let owner = |row: &Row| {
             [6, 7, 8]
@@ -358,10 +321,9 @@ pub fn placed_here() -> Option<FxHashMap<Oid, bool>> {
         let query = format!(
             "SELECT c.oid, o.objid IS NOT NULL FROM pg_class AS c LEFT JOIN pg_dist_object AS o
                  ON o.classid = 'pg_class'::regclass AND o.objid = c.oid AND o.objsubid = 0
-             LEFT JOIN LATERAL ({}) AS home ON true
+             LEFT JOIN LATERAL ({OWNER_OF_SCHEMA}) AS home ON true
              WHERE c.relkind = 'S' AND (o.objid IS NULL
-                 OR coalesce(home.groupid, {COORDINATOR}) = (SELECT groupid FROM pg_dist_local_group))",
-            owner_of_schema(has_distributed_schemas())
+                 OR coalesce(home.groupid, {COORDINATOR}) = (SELECT groupid FROM pg_dist_local_group))"
         );
         Some(select(&query, &[], |row| row.get(1).zip(row.get(2))).into_iter().collect())
     })
@@ -376,8 +338,10 @@ pub fn rows_of(table: Oid) -> (RowPlacement, Oid) {
         // A Citus shard is a table in the schema of its distributed table, whose name ends with the
         // number of the shard. The result is the same on whichever node a placement is, so it does
         // not matter if this node receives a move late.
-        let query = format!(
-            "SELECT {}, t.repmodel = 't' OR EXISTS (
+        let query =
+            "SELECT t.partmethod = 'n' AND t.repmodel = 's' AND EXISTS (
+                        SELECT FROM pg_dist_schema AS s WHERE s.schemaid = c.relnamespace AND s.colocationid = t.colocationid),
+                    t.repmodel = 't' OR EXISTS (
                         SELECT FROM pg_dist_shard AS s JOIN pg_dist_placement AS p USING (shardid)
                         WHERE s.logicalrelid = t.logicalrelid AND p.shardstate = 1 AND t.repmodel = 'c'
                         GROUP BY shardid HAVING count(*) > 1),
@@ -385,10 +349,8 @@ pub fn rows_of(table: Oid) -> (RowPlacement, Oid) {
              FROM pg_class AS c, pg_dist_partition AS t JOIN pg_class AS d ON d.oid = t.logicalrelid
              WHERE c.oid = $1 AND (d.oid = c.oid OR d.relnamespace = c.relnamespace AND EXISTS (
                  SELECT FROM pg_dist_shard AS s WHERE s.logicalrelid = d.oid
-                 AND s.shardid::text = substring(c.relname FROM '_([0-9]+)$')))",
-            is_of_schema()
-        );
-        let rows = select(&query, &[table.into()], |row| {
+                 AND s.shardid::text = substring(c.relname FROM '_([0-9]+)$')))";
+        let rows = select(query, &[table.into()], |row| {
             let is = |column| row.get(column) == Some(true);
             Some(([is(1), is(2), is(3)], row.get::<Oid>(4)?))
         });
