@@ -6,6 +6,8 @@
 use crate::{Server, one, run};
 use postgres::Client;
 
+const SETTINGS: [(&str, &str); 3] = [("fsync", "off"), ("timezone", "UTC"), ("autovacuum", "off")];
+
 /// Two servers, with the map in a database on the first.
 pub struct Place {
     pub a: Server,
@@ -32,12 +34,7 @@ impl Place {
     }
 
     pub fn with_a_map() -> Place {
-        let settings = [("fsync", "off"), ("timezone", "UTC"), ("autovacuum", "off")];
-        let place = Place { a: Server::start(&settings), b: Server::start(&settings) };
-        run(&mut place.a.connect(), "CREATE DATABASE map");
-        let made = place.a.shards_command(&["init"]).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        place
+        Place { a: server_with_a_map(), b: Server::start(&SETTINGS) }
     }
 
     pub fn map(&self) -> Client {
@@ -80,6 +77,15 @@ impl Place {
         );
         assert!(!self.a.connect().query(&disconnect, &[]).unwrap().is_empty());
     }
+}
+
+/// A server with the map in a database.
+pub fn server_with_a_map() -> Server {
+    let server = Server::start(&SETTINGS);
+    run(&mut server.connect(), "CREATE DATABASE map");
+    let made = server.shards_command(&["init"]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    server
 }
 
 fn create_photos(client: &mut Client, shard: i32) {

@@ -44,7 +44,12 @@ impl Servers {
     /// Same as `start`, with additional settings.
     pub(crate) fn start_with(settings: &[(&str, &str)]) -> Servers {
         let settings = [&LOGICAL, settings].concat();
-        let servers = Servers::of(Server::start(&settings), Server::start(&settings));
+        let (a, b) = thread::scope(|scope| {
+            let a = scope.spawn(|| Server::start(&settings));
+            let b = Server::start(&settings);
+            (a.join().unwrap(), b)
+        });
+        let servers = Servers::of(a, b);
         let mut client = servers.a.connect();
         setup_photos(&mut client);
         run(&mut client, "CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
@@ -58,9 +63,12 @@ impl Servers {
         run(&mut b.connect(), "CREATE EXTENSION instagram_id");
         let servers = Servers { a, b };
         servers.command(&["init"]);
-        servers.connect_as("a", "postgres", &[]);
-        servers.connect_as("b", "postgres", &[]);
-        servers.command(&["place", "a", "5"]);
+        let [a, b] = [&servers.a, &servers.b].map(|server| conninfo(server, "postgres"));
+        let record = format!(
+            "INSERT INTO shard_map.servers VALUES ('a', '{a}'), ('b', '{b}');
+             INSERT INTO shard_map.shards (shard, server) VALUES (5, 'a')"
+        );
+        run(&mut servers.map(), &record);
         servers
     }
 

@@ -275,17 +275,18 @@ fn lose_the_map_at_each_step(servers: &Servers) {
 fn crash_after_a_table_is_copied_does_not_block_the_move() {
     let servers =
         Servers::start_with(&[("wal_writer_delay", "10s"), ("synchronous_commit", "off")]);
-    let ids = fill(&servers, 300_000);
+    let ids = fill(&servers, 100);
+    let (mut before, mut block) = (servers.b.connect(), servers.b.connect());
+    run(&mut before, "BEGIN; LOCK TABLE pg_subscription IN SHARE MODE");
     let command = servers.start_command(&["move", "5", "--to", "b"]);
-    let state = |state: &str| {
-        format!("SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate IN ({state}))")
-    };
-    servers.b.wait_until(&state("'s', 'r'"));
-    thread::sleep(Duration::from_millis(2)); // the worker drops the slot
-    assert!(
-        one::<bool>(&mut servers.b.connect(), &state("'d', 'i'")),
-        "all tables are copied already"
+    servers.b.wait_until(WAITS);
+    // The worker that copies this table waits.
+    run(&mut block, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
+    run(&mut before, "COMMIT");
+    servers.b.wait_until(
+        "SELECT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate IN ('s', 'r'))",
     );
+    thread::sleep(Duration::from_millis(2)); // the worker drops the slot
     servers.b.crash();
     servers.b.launch();
     fails(command, "server b");
@@ -1109,7 +1110,6 @@ fn locked_tables_block_only_themselves() {
 fn passwords_are_not_shown() {
     const SECRET: &str = "pass'word\\of a secret";
     let servers = Servers::start();
-    fill(&servers, 20_000);
     for server in [&servers.a, &servers.b] {
         let all = "ALTER SYSTEM SET log_statement = 'all'; ALTER SYSTEM SET log_min_duration_statement = 0;
             ALTER SYSTEM SET log_error_verbosity = verbose; SELECT pg_reload_conf()";
@@ -1128,6 +1128,7 @@ fn passwords_are_not_shown() {
             let mut seen = BTreeSet::new();
             while !stop.load(Ordering::Relaxed) {
                 seen.extend(arguments_of_all_processes());
+                thread::sleep(Duration::from_millis(5));
             }
             seen
         });

@@ -257,12 +257,13 @@ fn trust_depends_on_the_role_of_the_command() {
         ("twice", "keeper,mover", None),
     ] {
         let target = if major() >= 16 { role } else { "postgres" };
-        for (name, role) in [("a", role), ("b", target)] {
-            servers.connect_as(name, &format!("{role} password=secret"), &[]);
+        for (name, server, role) in [("a", &servers.a, role), ("b", &servers.b, target)] {
             let trusted =
                 if role == "postgres" && name == "b" { "keeper,mover,twice" } else { trusted };
+            let folder = server.path().display();
             let update = format!(
-                "UPDATE shard_map.servers SET trusted = '{{{trusted}}}' WHERE server = '{name}'"
+                "UPDATE shard_map.servers SET trusted = '{{{trusted}}}',
+                    conninfo = 'host={folder} dbname=postgres user={role} password=secret' WHERE server = '{name}'"
             );
             run(&mut servers.map(), &update);
         }

@@ -3,14 +3,14 @@
 use instagram_id_live::*;
 use std::fs;
 
-/// Runs the command with a map on server a. Returns its exit status, and what it said.
-fn run(place: &Place, database: &str, arguments: &[&str]) -> (i32, String) {
-    run_as(place, "postgres", database, arguments)
+/// Runs the command with a map on the server. Returns its exit status, and what it said.
+fn run(server: &Server, database: &str, arguments: &[&str]) -> (i32, String) {
+    run_as(server, "postgres", database, arguments)
 }
 
-fn run_as(place: &Place, role: &str, database: &str, arguments: &[&str]) -> (i32, String) {
-    let mut command = place.a.shards_command(arguments);
-    let conninfo = format!("host={} user={role} dbname={database}", place.a.path().display());
+fn run_as(server: &Server, role: &str, database: &str, arguments: &[&str]) -> (i32, String) {
+    let mut command = server.shards_command(arguments);
+    let conninfo = format!("host={} user={role} dbname={database}", server.path().display());
     let output = command.env("INSTAGRAM_ID_MAP", conninfo).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (output.status.code().unwrap(), String::from_utf8(said).unwrap())
@@ -19,7 +19,7 @@ fn run_as(place: &Place, role: &str, database: &str, arguments: &[&str]) -> (i32
 /// A placement is not overwritten silently, and servers without shards can be removed.
 #[test]
 fn map_is_changed_and_shown() {
-    let place = Place::with_a_map();
+    let server = server_with_a_map();
     for (arguments, status, said) in [
         (&["server", "a", "host=/tmp"][..], 0, "==> Recorded server a\n"),
         (&["place", "a", "5", "6"], 0, "==> Recorded on a: 5 6\n"),
@@ -48,16 +48,16 @@ fn map_is_changed_and_shown() {
             "error: there is no server c in the map; to add it: instagram_id_shards server c CONNINFO\n",
         ),
     ] {
-        assert_eq!(run(&place, "map", arguments), (status, said.into()), "{arguments:?}");
+        assert_eq!(run(&server, "map", arguments), (status, said.into()), "{arguments:?}");
     }
 }
 
 /// The map's own errors name the way out.
 #[test]
 fn misuse_of_the_map_is_explained() {
-    let place = Place::with_a_map();
-    place.a.connect().batch_execute("CREATE DATABASE empty").unwrap();
-    let run = |database: &str, arguments: &[&str]| run(&place, database, arguments);
+    let server = server_with_a_map();
+    server.connect().batch_execute("CREATE DATABASE empty").unwrap();
+    let run = |database: &str, arguments: &[&str]| run(&server, database, arguments);
     const NO_MAP: &str =
         "error: this database has no map; to create one: instagram_id_shards init\n";
     for arguments in [
@@ -108,30 +108,30 @@ const TRAPPED: &str = "CREATE TRIGGER trap BEFORE INSERT ON shard_map.servers
     FOR EACH ROW EXECUTE FUNCTION evil.trap()";
 
 /// A map in which evil, who is not trusted, has rights.
-fn place_with_evil() -> Place {
-    let place = Place::with_a_map();
+fn map_with_evil() -> Server {
+    let server = server_with_a_map();
     for create in ["ROLE evil LOGIN", "ROLE keeper LOGIN", "DATABASE other"] {
-        instagram_id_live::run(&mut place.a.connect(), &format!("CREATE {create}"));
+        instagram_id_live::run(&mut server.connect(), &format!("CREATE {create}"));
     }
     for database in ["map", "other"] {
-        let mut client = place.a.connect_to(database);
+        let mut client = server.connect_to(database);
         let schema = "CREATE SCHEMA evil AUTHORIZATION evil; GRANT USAGE ON SCHEMA evil TO PUBLIC";
         instagram_id_live::run(&mut client, schema);
         instagram_id_live::run(&mut client, &format!("SET ROLE evil; {TRAP}"));
     }
-    place
+    server
 }
 
 /// The commands are refused for this reason, and evil has gained nothing.
 #[track_caller]
-fn check_refused(place: &Place, database: &str, reason: &str) {
+fn check_refused(server: &Server, database: &str, reason: &str) {
     let expected =
         format!("error: the map cannot be used:\n    - role evil is not trusted, but {reason}");
     for arguments in [&["server", "x", "password=secret"][..], &["status"], &["place", "x", "5"]] {
-        let (status, said) = run(place, database, arguments);
+        let (status, said) = run(server, database, arguments);
         assert!(status == 3 && said.starts_with(&expected), "{arguments:?}: {status}, {said}");
     }
-    let mut client = place.a.connect_to(database);
+    let mut client = server.connect_to(database);
     let is_super = "SELECT rolsuper FROM pg_roles WHERE rolname = 'evil'";
     assert!(!one::<bool>(&mut client, is_super), "{reason}");
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM shard_map.servers"), 0, "{reason}");
@@ -141,7 +141,7 @@ fn check_refused(place: &Place, database: &str, reason: &str) {
 /// not trusted can put code into them, the command names it, and neither reads nor writes the map.
 #[test]
 fn map_with_code_of_another_role_is_refused() {
-    let place = place_with_evil();
+    let server = map_with_evil();
     let cases = [
         ("ALTER SCHEMA shard_map OWNER TO evil", "owns schema shard_map: "),
         ("ALTER TABLE shard_map.servers OWNER TO evil", "owns table shard_map.servers: "),
@@ -161,45 +161,45 @@ fn map_with_code_of_another_role_is_refused() {
             "has TRIGGER on table shard_map.servers, owns function evil.trap() and 1 more: ",
         ),
     ];
-    let mut client = place.map();
+    let mut client = server.connect_to("map");
     let before = "GRANT USAGE ON SCHEMA shard_map TO evil;
         CREATE FUNCTION evil.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; ALTER FUNCTION evil.f OWNER TO evil";
     instagram_id_live::run(&mut client, before);
     for (change, reason) in cases {
         instagram_id_live::run(&mut client, change);
-        check_refused(&place, "map", reason);
+        check_refused(&server, "map", reason);
         let undo = "ALTER SCHEMA shard_map OWNER TO postgres; ALTER TABLE shard_map.servers OWNER TO postgres;
             ALTER FUNCTION shard_map.take_turns OWNER TO postgres; DROP TRIGGER IF EXISTS trap ON shard_map.servers;
             DROP RULE IF EXISTS r ON shard_map.servers; REVOKE CREATE ON SCHEMA shard_map FROM evil;
             REVOKE ALL ON shard_map.servers FROM evil";
         instagram_id_live::run(&mut client, undo);
     }
-    assert_eq!(run(&place, "map", &["status"]).0, 0);
+    assert_eq!(run(&server, "map", &["status"]).0, 0);
 }
 
 /// A role that may create schemas in the database of the map can be there before init. The owner of
 /// the database cannot make the command run as itself either.
 #[test]
 fn map_that_another_role_has_created_is_refused() {
-    let place = place_with_evil();
-    let mut client = place.a.connect_to("other");
+    let server = map_with_evil();
+    let mut client = server.connect_to("other");
     let map = fs::read_to_string(of_project("cli/src/sql/map.sql")).unwrap();
     instagram_id_live::run(&mut client, "GRANT CREATE ON DATABASE other TO evil; SET ROLE evil");
     instagram_id_live::run(&mut client, &format!("{map}; {TRAPPED}; RESET ROLE"));
-    let (status, said) = run(&place, "other", &["init"]);
+    let (status, said) = run(&server, "other", &["init"]);
     let refused = "role evil is not trusted, but owns function evil.trap(), owns ";
     assert!(status == 3 && said.contains(refused), "{said}");
-    check_refused(&place, "other", "owns function evil.trap(), owns ");
+    check_refused(&server, "other", "owns function evil.trap(), owns ");
     let role =
         "ALTER DATABASE other OWNER TO evil; SET ROLE evil; ALTER DATABASE other SET role = evil";
     instagram_id_live::run(&mut client, role);
-    check_refused(&place, "other", "owns function evil.trap(), owns ");
+    check_refused(&server, "other", "owns function evil.trap(), owns ");
     // Nor can it hide behind a predefined role, whose objects are not in pg_shdepend.
     let hidden = "RESET ROLE; ALTER DATABASE other OWNER TO postgres; REASSIGN OWNED BY evil TO pg_database_owner;
         ALTER DATABASE other OWNER TO evil";
     instagram_id_live::run(&mut client, hidden);
     check_refused(
-        &place,
+        &server,
         "other",
         "is a member of pg_database_owner, which owns function evil.trap(), ",
     );
@@ -208,21 +208,21 @@ fn map_that_another_role_has_created_is_refused() {
 /// The owner of a map uses it, also if it is no superuser, and roles that it can become.
 #[test]
 fn map_is_used_by_its_owner() {
-    let place = place_with_evil();
-    let mut client = place.a.connect_to("other");
+    let server = map_with_evil();
+    let mut client = server.connect_to("other");
     let rights = "GRANT CREATE ON DATABASE other TO keeper";
     instagram_id_live::run(&mut client, rights);
     let created = "==> Created the map. To add servers: instagram_id_shards server NAME CONNINFO\n";
-    assert_eq!(run_as(&place, "keeper", "other", &["init"]), (0, created.into()));
+    assert_eq!(run_as(&server, "keeper", "other", &["init"]), (0, created.into()));
     let add = ["server", "a", "host=/tmp"];
-    assert_eq!(run_as(&place, "keeper", "other", &add), (0, "==> Recorded server a\n".into()));
-    let (status, said) = run(&place, "other", &["status"]);
+    assert_eq!(run_as(&server, "keeper", "other", &add), (0, "==> Recorded server a\n".into()));
+    let (status, said) = run(&server, "other", &["status"]);
     let refused = "role keeper is not trusted, but owns function shard_map.count_the_version(), ";
     assert!(status == 3 && said.contains(refused), "{said}");
     instagram_id_live::run(&mut client, "GRANT postgres TO keeper");
-    assert_eq!(run(&place, "other", &["status"]).0, 0);
+    assert_eq!(run(&server, "other", &["status"]).0, 0);
     // The map of a superuser can be read by a role with SELECT.
     let read = "GRANT USAGE ON SCHEMA shard_map TO evil; GRANT SELECT ON ALL TABLES IN SCHEMA shard_map TO evil";
-    instagram_id_live::run(&mut place.map(), read);
-    assert_eq!(run_as(&place, "evil", "map", &["status"]).0, 0);
+    instagram_id_live::run(&mut server.connect_to("map"), read);
+    assert_eq!(run_as(&server, "evil", "map", &["status"]).0, 0);
 }
