@@ -258,6 +258,8 @@ fn close_source(
     limit: Duration,
 ) -> Result<Deadline> {
     const PROBLEM: &str = "writes to the shard cannot be stopped";
+    // The sessions with a lock are looked for after a tick, before lock_timeout ends the wait.
+    const _: () = assert!(libpq::TICK.as_millis() < 500);
     let watcher = source.another_observer()?;
     let mut tries = 0;
     loop {

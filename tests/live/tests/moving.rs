@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LOGICAL: [(&str, &str); 3] =
+pub(crate) const LOGICAL: [(&str, &str); 3] =
     [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
 
 /// Between the statements of a session: the single replication process must be able to keep up.
@@ -50,11 +50,7 @@ impl Servers {
             (a.join().unwrap(), b)
         });
         let servers = Servers::of(a, b);
-        let mut client = servers.a.connect();
-        setup_photos(&mut client);
-        run(&mut client, "CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
-                 INSERT INTO insta5.counter SELECT n, 0 FROM generate_series(1, 2) AS n;
-                 CREATE TABLE insta5.\"It's \"\"odd\"\"\" (id serial PRIMARY KEY, photo bigint REFERENCES insta5.photos)");
+        create_tables(&mut servers.a.connect());
         servers
     }
 
@@ -196,6 +192,14 @@ impl Servers {
             (Load { inserted, called, counted: counting.join().unwrap(), longest }, result)
         })
     }
+}
+
+/// Creates the extension, and shard 5 with three tables.
+pub(crate) fn create_tables(client: &mut Client) {
+    setup_photos(client);
+    run(client, "CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
+             INSERT INTO insta5.counter SELECT n, 0 FROM generate_series(1, 2) AS n;
+             CREATE TABLE insta5.\"It's \"\"odd\"\"\" (id serial PRIMARY KEY, photo bigint REFERENCES insta5.photos)");
 }
 
 /// Waits for the end of a command. Returns its output, as an error with the exit status if it
@@ -836,9 +840,20 @@ fn check_missing_objects(servers: &Servers) {
 #[test]
 fn tables_changed_during_the_move_are_detected() {
     let servers = Servers::start_with(&[("max_prepared_transactions", "5")]);
+    let mut a = servers.a.connect();
+    // Same change on both servers: rows written to this table would not be replicated.
+    let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
+    for server in [&servers.a, &servers.b] {
+        run(&mut server.connect(), "CREATE TABLE insta5.newer (id bigint PRIMARY KEY)");
+    }
+    run(&mut transaction, "COMMIT");
+    fails(command, "that are not replicated from a");
+    assert!(!one::<bool>(&mut a, IS_CLOSED));
+    for server in [&servers.a, &servers.b] {
+        run(&mut server.connect(), "DROP TABLE insta5.newer");
+    }
     let (command, mut transaction) =
         move_blocked_before_stop(&servers, &[], "UPDATE insta5.counter SET value = 1");
-    let mut a = servers.a.connect();
     let create = "CREATE TABLE insta5.new (id bigint PRIMARY KEY)";
     run(&mut a, &format!("BEGIN; {create}; PREPARE TRANSACTION 'new'"));
     run(&mut transaction, "COMMIT");
@@ -851,55 +866,6 @@ fn tables_changed_during_the_move_are_detected() {
     assert!(!one::<bool>(&mut a, IS_CLOSED));
     servers.command(&["cancel", "5"]);
     assert!(!one::<bool>(&mut servers.b.connect(), HAS_SCHEMA));
-    // Same change on both servers: rows written to this table would not be replicated.
-    let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
-    for server in [&servers.a, &servers.b] {
-        run(&mut server.connect(), "CREATE TABLE insta5.newer (id bigint PRIMARY KEY)");
-    }
-    run(&mut transaction, "COMMIT");
-    fails(command, "that are not replicated from a");
-    assert!(!one::<bool>(&mut a, IS_CLOSED));
-    servers.command(&["cancel", "5"]);
-    // On the target another schema gets the number of the shard.
-    let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
-    let mut b = servers.b.connect();
-    run(&mut b, "CREATE SCHEMA twice");
-    run(&mut b, SHARD_TWICE);
-    run(&mut transaction, "COMMIT");
-    let said = fails(
-        command,
-        "server b has shard 5 in several schemas: insta5.shard_5() of role postgres, twice.",
-    );
-    assert!(!said.contains("Stopping writes"), "{said}");
-    run(&mut b, "DROP SCHEMA twice CASCADE");
-    servers.command(&["move", "5", "--to", "b"]);
-    assert_eq!(
-        one::<i64>(&mut servers.b.connect(), "SELECT value FROM insta5.counter WHERE n = 1"),
-        1
-    );
-}
-
-/// A client that caches the map and reads the rows with a version above the highest one it has seen
-/// misses no change, in whichever order the changes commit.
-#[test]
-fn map_versions_become_visible_in_order() {
-    let servers = Servers::start();
-    servers.command(&["place", "a", "1", "2", "3"]);
-    let change = "UPDATE shard_map.shards SET server = 'b' WHERE shard = ";
-    let (mut first, mut reader) = (servers.map(), servers.map());
-    let version = "SELECT max(version) FROM shard_map.shards";
-    let before: i64 = one(&mut reader, version);
-    run(&mut first, &format!("BEGIN; {change} 1"));
-    let second = thread::scope(|scope| {
-        let second = scope.spawn(|| run(&mut servers.map(), &format!("{change} 2")));
-        thread::sleep(Duration::from_millis(300));
-        assert_eq!(one::<i64>(&mut reader, version), before, "the second waits for the first");
-        // The second has locked no row of a shard, or these two would deadlock.
-        run(&mut first, &format!("{change} 2; COMMIT"));
-        second.join().unwrap();
-        one::<i64>(&mut reader, version)
-    });
-    assert_eq!(second, before + 3);
 }
 
 // ----------------------------------------------------------------------------- attacks by an owner
@@ -1071,7 +1037,8 @@ fn schema_of_another_role_on_the_target_is_kept() {
     assert_eq!(leftovers(&servers.a), ["publication instagram_id_move_5"]);
 }
 
-/// Names may contain any characters.
+/// Names and comments may contain any characters, however the owner of a database lets strings be
+/// read in it.
 #[test]
 fn names_with_special_characters_can_be_moved() {
     let servers = Servers::start();
@@ -1080,24 +1047,34 @@ fn names_with_special_characters_can_be_moved() {
         ":schema :'name' :\"x\" $do$ %s %I",
         "-x --to *?.[a-z]",
     ];
-    let mut a = servers.a.connect();
+    // Sessions of before the settings.
+    let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
     let conninfo = conninfo(&servers.b, "postgres");
-    for (n, name) in names.iter().enumerate() {
+    let settings = [("on", "off"), ("off", "on"), ("off", "off")];
+    for (n, (name, (on_a, on_b))) in names.iter().zip(settings).enumerate() {
+        for (client, value) in [(&mut a, on_a), (&mut b, on_b)] {
+            let set = "ALTER DATABASE postgres SET standard_conforming_strings =";
+            run(client, &format!("{set} {value}"));
+        }
         let (shard, server) = ((10 + n).to_string(), format!("{name} server"));
         a.query_one("SELECT create_shard($1, $2)::text", &[&(10 + n as i32), name]).unwrap();
         let ident: String = a.query_one("SELECT quote_ident($1)", &[name]).unwrap().get(0);
         let sequence = format!("{ident}.{}", ident_with(&ident, " seq"));
         run(&mut a, &format!(
             "CREATE TABLE {ident}.{ident} (id bigint PRIMARY KEY DEFAULT next_id({shard}), {ident} serial);
+             COMMENT ON TABLE {ident}.{ident} IS $$x\\'; CREATE ROLE injected; --$$;
              CREATE SEQUENCE {sequence} MAXVALUE 9000000000000000000 START 7;
              INSERT INTO {ident}.{ident} DEFAULT VALUES"
         ));
+        let table = format!("{ident}.{ident}").replace('\'', "''");
+        let comment = format!("SELECT obj_description('{table}'::regclass)");
+        let before: String = one(&mut a, &comment);
         let end_of_options: &[&str] = if name.starts_with('-') { &["--"] } else { &[] };
         servers.command(&[&["server"], end_of_options, &[&server, &conninfo]].concat());
         servers.command(&["place", "a", &shard]);
         servers.command(&["move", &shard, "--to", &server]);
         servers.command(&["clean", &shard]);
-        let mut b = servers.b.connect();
+        assert_eq!(one::<String>(&mut b, &comment), before, "{name:?}");
         assert_eq!(
             one::<i64>(&mut b, &format!("SELECT count(*) FROM {ident}.{ident}")),
             1,
@@ -1109,6 +1086,8 @@ fn names_with_special_characters_can_be_moved() {
         assert_eq!(a.query_one(there, &[name]).unwrap().get::<_, i64>(0), 0);
     }
     assert!(one::<bool>(&mut a, HAS_SCHEMA));
+    let injected = "SELECT count(*) FROM pg_roles WHERE rolname = 'injected'";
+    assert_eq!(one::<i64>(&mut a, injected) + one::<i64>(&mut b, injected), 0);
 }
 
 /// A quoted identifier with this suffix.

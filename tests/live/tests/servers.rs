@@ -2,6 +2,8 @@
 
 use instagram_id_live::*;
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 /// Runs the command with a map on the server. Returns its exit status, and what it said.
 fn run(server: &Server, database: &str, arguments: &[&str]) -> (i32, String) {
@@ -225,4 +227,30 @@ fn map_is_used_by_its_owner() {
     let read = "GRANT USAGE ON SCHEMA shard_map TO evil; GRANT SELECT ON ALL TABLES IN SCHEMA shard_map TO evil";
     instagram_id_live::run(&mut server.connect_to("map"), read);
     assert_eq!(run_as(&server, "evil", "map", &["status"]).0, 0);
+}
+
+/// A client that caches the map and reads the rows with a version above the highest one it has seen
+/// misses no change, in whichever order the changes commit.
+#[test]
+fn map_versions_become_visible_in_order() {
+    let server = server_with_a_map();
+    let map = || server.connect_to("map");
+    let record = "INSERT INTO shard_map.servers VALUES ('a', 'host=a'), ('b', 'host=b');
+        INSERT INTO shard_map.shards (shard, server) VALUES (1, 'a'), (2, 'a'), (3, 'a')";
+    instagram_id_live::run(&mut map(), record);
+    let change = "UPDATE shard_map.shards SET server = 'b' WHERE shard = ";
+    let (mut first, mut reader) = (map(), map());
+    let version = "SELECT max(version) FROM shard_map.shards";
+    let before: i64 = one(&mut reader, version);
+    instagram_id_live::run(&mut first, &format!("BEGIN; {change} 1"));
+    let second = thread::scope(|scope| {
+        let second = scope.spawn(|| instagram_id_live::run(&mut map(), &format!("{change} 2")));
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(one::<i64>(&mut reader, version), before, "the second waits for the first");
+        // The second has locked no row of a shard, or these two would deadlock.
+        instagram_id_live::run(&mut first, &format!("{change} 2; COMMIT"));
+        second.join().unwrap();
+        one::<i64>(&mut reader, version)
+    });
+    assert_eq!(second, before + 3);
 }
