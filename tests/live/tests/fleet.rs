@@ -166,7 +166,7 @@ fn plan_is_applied_and_resumed() {
     fleet.check_rows(shards);
     // Applying the plan again changes nothing.
     fleet.command(&["apply", &file]);
-    fleet.command(&["clean", "--all"]);
+    lost_server_is_forgotten(&fleet);
     assert_eq!(fleet.plan(&[]).1, 0);
     fleet.check_rows(shards);
 
@@ -177,6 +177,31 @@ fn plan_is_applied_and_resumed() {
         assert_eq!(fleet.shards()[3], 0);
         fleet.check_rows(shards);
     }
+}
+
+/// An old server is lost before `clean`. The old copies on other servers are dropped, and the map
+/// forgets that of this server as moving.md says.
+fn lost_server_is_forgotten(fleet: &Fleet) {
+    let mut map = fleet.servers[0].connect_to("map");
+    let shard: i64 = one(&mut map, "SELECT min(shard)::int8 FROM shard_map.moves");
+    let server: String =
+        one(&mut map, &format!("SELECT source FROM shard_map.moves WHERE shard = {shard}"));
+    let at = SERVERS.iter().position(|name| *name == server).unwrap();
+    let lost = format!("host={}", fleet.servers[0].path().join("lost").display());
+    fleet.command(&["server", "lost", &lost]);
+    run(&mut map, &format!("UPDATE shard_map.moves SET source = 'lost' WHERE shard = {shard}"));
+    for (arguments, reason) in [
+        (&["clean", "--all"], "server lost cannot be reached"),
+        (&["remove", "lost"], "old copies of shards"),
+    ] {
+        let said = fleet.run(arguments).unwrap_err();
+        assert!(said.contains(reason), "{said}");
+        assert_eq!(column(&mut map, "SELECT shard::int8 FROM shard_map.moves"), [shard]);
+    }
+    run(&mut map, &format!("DELETE FROM shard_map.moves WHERE shard = {shard}"));
+    fleet.command(&["remove", "lost"]);
+    run(&mut fleet.servers[at].connect(), &format!("DROP SCHEMA insta{shard} CASCADE"));
+    fleet.command(&["clean", "--all"]);
 }
 
 /// More moves at a time than the servers have room for wait for each other.

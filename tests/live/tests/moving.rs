@@ -633,6 +633,7 @@ fn commands_on_a_shard_exclude_each_other() {
     let said = servers.refuses(&["move", "5", "--to", "b"], "role public on b is not trusted");
     assert!(!said.contains("Copying rows") && said.ends_with("exit status 3"), "{said}");
     run(&mut servers.b.connect(), "REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    map_that_was_changed_by_hand_stops_no_writes(&servers);
 
     let (other, mut transaction) = move_blocked_after_copy(&servers, &[]);
     let mut again = servers.start_command(&["apply", &plan]);
@@ -657,6 +658,18 @@ fn commands_on_a_shard_exclude_each_other() {
     servers.command(&["clean", "5"]);
 }
 
+/// The command notices the change before it stops writes.
+fn map_that_was_changed_by_hand_stops_no_writes(servers: &Servers) {
+    let (command, mut other) = move_blocked_after_copy(servers, &[]);
+    let mut map = servers.map();
+    run(&mut map, "UPDATE shard_map.shards SET server = 'c'");
+    run(&mut other, "COMMIT");
+    let correct = "UPDATE shard_map.shards SET server = 'a' WHERE shard = 5";
+    fails(command, &format!("and places shard 5 on c: run on the map {correct}"));
+    assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
+    run(&mut map, correct);
+}
+
 /// The map was changed by hand, or restored from a backup, after the move.
 fn map_that_names_the_old_copy_is_refused(servers: &Servers) {
     let mut map = servers.map();
@@ -671,6 +684,16 @@ fn map_that_names_the_old_copy_is_refused(servers: &Servers) {
         &mut map,
         "INSERT INTO shard_map.moves TABLE kept; UPDATE shard_map.shards SET server = 'b'",
     );
+    // The map has lost the end of the move. `cancel` names the statements that enter it again.
+    run(
+        &mut map,
+        "UPDATE shard_map.moves SET switched = NULL, finished = NULL; UPDATE shard_map.shards SET server = 'a'",
+    );
+    servers.refuses(&["move", "5", "--to", "b"], "run cancel 5, which says what to do");
+    let said = servers.refuses(&["cancel", "5"], "was not created by this move");
+    let (_, statements) = said.split_once("run on the map ").unwrap();
+    run(&mut map, statements.split_once("; if").unwrap().0);
+    assert_eq!(servers.placement(), "b");
 }
 
 /// Makes the schema `twice` a second one of shard 5.
@@ -1012,31 +1035,6 @@ fn routines_with_the_markers_name_are_refused() {
     assert!(!servers.is_superuser());
 }
 
-/// A schema that another role creates on the target after the checks is neither written to nor
-/// dropped.
-#[test]
-fn schema_of_another_role_on_the_target_is_kept() {
-    let servers = Servers::start_with_an_attacker();
-    // A move that was killed before it created the schema.
-    run(
-        &mut servers.map(),
-        "INSERT INTO shard_map.moves (shard, source, target, schema) VALUES (5, 'a', 'b', 'insta5')",
-    );
-    run(&mut as_attacker(&servers.b), "CREATE SCHEMA insta5; CREATE TABLE insta5.precious (id int);
-             CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
-             COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'SELECT 1'");
-    // Nor is a publication of another role dropped.
-    run(&mut as_attacker(&servers.a), "CREATE PUBLICATION instagram_id_move_5");
-    for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"]] {
-        servers.refuses(command, "schema insta5 on b was not created by this move");
-    }
-    one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.precious");
-    assert_eq!(leftovers(&servers.b), NOTHING);
-    run(&mut servers.b.connect(), "DROP SCHEMA insta5 CASCADE");
-    servers.command(&["cancel", "5"]);
-    assert_eq!(leftovers(&servers.a), ["publication instagram_id_move_5"]);
-}
-
 /// Names and comments may contain any characters, however the owner of a database lets strings be
 /// read in it.
 #[test]
@@ -1129,11 +1127,36 @@ fn late_statement_of_a_killed_command_is_waited_for() {
     assert_eq!(column(&mut b.connect(), "SELECT id FROM insta5.photos ORDER BY id"), ids);
 }
 
+/// A schema that another role creates on the target after the checks is neither written to nor
+/// dropped.
+fn schema_of_another_role_on_the_target_is_kept(servers: &Servers) {
+    // A move that was killed before it created the schema.
+    run(
+        &mut servers.map(),
+        "INSERT INTO shard_map.moves (shard, source, target, schema) VALUES (5, 'a', 'b', 'insta5')",
+    );
+    run(&mut as_attacker(&servers.b), "CREATE SCHEMA insta5; CREATE TABLE insta5.precious (id int);
+             CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'SELECT 1'");
+    // Nor is a publication of another role dropped.
+    run(&mut as_attacker(&servers.a), "CREATE PUBLICATION instagram_id_move_5");
+    for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"]] {
+        servers.refuses(command, "schema insta5 on b was not created by this move");
+    }
+    one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.precious");
+    assert_eq!(leftovers(&servers.b), NOTHING);
+    run(&mut servers.b.connect(), "DROP SCHEMA insta5 CASCADE");
+    servers.command(&["cancel", "5"]);
+    assert_eq!(leftovers(&servers.a), ["publication instagram_id_move_5"]);
+    run(&mut as_attacker(&servers.a), "DROP PUBLICATION instagram_id_move_5");
+}
+
 /// Replication writes only to the schema of the shard, whatever other roles create or rename on the
 /// source.
 #[test]
 fn replication_writes_only_to_the_shards_schema() {
     let servers = Servers::start_with_an_attacker();
+    schema_of_another_role_on_the_target_is_kept(&servers);
     run(
         &mut servers.b.connect(),
         "CREATE SCHEMA insta6; CREATE TABLE insta6.photos (id bigint PRIMARY KEY, batch bigint);

@@ -3,7 +3,7 @@
 
 use crate::moving::{
     HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, WAITS, block_after_copy, fails,
-    fill, kill_after_copy, kill_group, leftovers, lose_slot, move_blocked_after_copy,
+    fill, kill_after_copy, kill_group, leftovers, move_blocked_after_copy,
     move_blocked_before_stop, move_with_stopped_writes, outcome, wait_during,
     while_closing_is_lost,
 };
@@ -236,8 +236,7 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     let stopped = "writes to shard 5 may still be stopped: run move or cancel when both servers can be reached\nexit status 5";
     lose(command, block, stopped);
     assert_eq!(servers.placement(), "a");
-    let insert = "INSERT INTO insta5.photos DEFAULT VALUES";
-    assert_eq!(error_of(&mut a.connect(), insert).0, "25006");
+    only_the_move_can_be_finished(servers);
     // When the map is changed: another client changes it before.
     let mut map = servers.map();
     let waits_for_the_map = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'map' AND wait_event_type = 'Lock')";
@@ -261,12 +260,26 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     let said = servers.refusal(&["cancel", "5"]);
     assert!(said.contains("is working on shard 5"), "it holds the lock again: {said}");
     lose(command, block, "to resume: instagram_id_shards move 5 --to b");
-    servers.command(&["move", "5", "--to", "b"]);
+    let said = servers.command(&["move", "5", "--to", "b"]);
+    assert!(said.contains("warning: the numbers of rows on a and b were not compared"), "{said}");
     let block = blocked(a, "SELECT FROM insta5.counter");
     let mut command = servers.start_command(&["clean", "5"]);
     wait_for_command(&mut command, a, WAITS);
     lose(command, block, "the map cannot be changed");
     servers.command(&["clean", "5"]);
+}
+
+/// The copy was opened, and the map was not changed. So clients may have written to the copy.
+fn only_the_move_can_be_finished(servers: &Servers) {
+    let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
+    let insert = "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id";
+    assert_eq!(error_of(&mut a, insert).0, "25006");
+    assert!(one::<i64>(&mut b, insert) > one(&mut a, "SELECT max(id) FROM insta5.photos"));
+    servers.refuses(&["cancel", "5"], "shard 5 is open on b already");
+    while_closing_is_lost(servers, || {
+        servers.refuses(&["move", "5", "--to", "b"], "schema insta5 on a is open, too");
+        assert_eq!(servers.placement(), "a");
+    });
 }
 
 /// A table is copied, its slot on the source is dropped, and then the target crashes, before its
@@ -382,6 +395,30 @@ fn move_after_an_interrupted_cancel_begins_anew() {
     }
 }
 
+/// Two servers that were made from one backup have the same system identifier, and maybe the same
+/// next OIDs. So moves from one server to both could use slots of the same name.
+fn moves_to_servers_with_the_same_identifier_exclude_each_other(servers: &Servers) {
+    let identity: String = one(
+        &mut servers.b.connect(),
+        "SELECT jsonb_build_object('identity of the schema', system_identifier || ' 1')::text FROM pg_control_system()",
+    );
+    let mut map = servers.map();
+    run(
+        &mut map,
+        &format!(
+            "INSERT INTO shard_map.servers VALUES ('twin', 'host=/tmp dbname=postgres');
+             INSERT INTO shard_map.shards (shard, server) VALUES (6, 'a');
+             INSERT INTO shard_map.moves (shard, source, target, schema, copy_definition, subscribed)
+             VALUES (6, 'a', 'twin', 'insta6', '{identity}', now())"
+        ),
+    );
+    let reason =
+        "shard 6 is being moved from a to another database with the system identifier of b";
+    servers.refuses(&["move", "5", "--to", "b"], reason);
+    // One that has not subscribed does not block others: it would be blocked by them in turn.
+    run(&mut map, "UPDATE shard_map.moves SET subscribed = NULL WHERE shard = 6");
+}
+
 /// Rows that the target rejects end the move, which says which table it is, and can be resumed.
 #[test]
 fn move_that_cannot_progress_ends() {
@@ -392,6 +429,7 @@ fn move_that_cannot_progress_ends() {
     run(&mut servers.a.connect(), &format!("{domain}; {table}"));
     let mut b = servers.b.connect();
     run(&mut b, &format!("{domain} CONSTRAINT low CHECK (VALUE < 5)"));
+    moves_to_servers_with_the_same_identifier_exclude_each_other(&servers);
     let command = servers.start_command(&["move", "5", "--to", "b"]);
     let said = outcome(command).expect_err("the copy fails");
     for part in [
@@ -687,22 +725,6 @@ fn locks_on_the_map_do_not_keep_writes_stopped() {
     assert_eq!(one::<i64>(&mut servers.connect_to_shard(), rows), ids.len() as i64);
 }
 
-/// The map is changed by hand during a move. The command notices it before it stops writes.
-#[test]
-fn map_that_was_changed_by_hand_is_noticed_before_writes_are_stopped() {
-    let servers = Servers::start();
-    let (command, mut other) = move_blocked_after_copy(&servers, &[]);
-    let mut map = servers.map();
-    let change = "INSERT INTO shard_map.servers (server, conninfo) VALUES ('c', 'host=c'); UPDATE shard_map.shards SET server = 'c'";
-    run(&mut map, change);
-    run(&mut other, "COMMIT");
-    let correct = "UPDATE shard_map.shards SET server = 'a' WHERE shard = 5";
-    fails(command, &format!("and places shard 5 on c: run on the map {correct}"));
-    assert!(!one::<bool>(&mut servers.a.connect(), IS_CLOSED));
-    run(&mut map, correct);
-    servers.command(&["move", "5", "--to", "b"]);
-}
-
 /// Stops the postmaster of a server, and all its sessions. Returns their process ids.
 fn hang(server: &Server) -> Vec<i32> {
     let pids = "SELECT pid::bigint FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
@@ -714,43 +736,70 @@ fn hang(server: &Server) -> Vec<i32> {
     pids
 }
 
-/// The server of the map, which is another one, hangs while writes are stopped.
+/// While writes are stopped, the server of the map hangs, which is another one. Then the new server
+/// does as well while it opens the copy, so it ends no statement at its timeout. Writes continue on
+/// the old server, since the COMMIT was not sent.
 #[test]
-fn map_that_hangs_does_not_keep_writes_stopped() {
+fn servers_that_hang_do_not_keep_writes_stopped() {
     let servers = Servers::start();
+    let Servers { a, b } = &servers;
+    let before = fill(&servers, 100).len() as i64;
     let map = Server::start(&[]);
-    let move_5 = ["move", "5", "--to", "b", "--stop", "3"];
     let start = |arguments: &[&str]| {
-        let mut command = servers.b.shards_command(arguments);
+        let mut command = b.shards_command(arguments);
         command.env("INSTAGRAM_ID_MAP", conninfo(&map, "postgres"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    let [a, b] = [&servers.a, &servers.b].map(|server| conninfo(server, "postgres"));
+    let move_5 = ["move", "5", "--to", "b", "--stop", "3"];
+    let [on_a, on_b] = [a, b].map(|server| conninfo(server, "postgres"));
     let setup: [&[&str]; 4] =
-        [&["init"], &["server", "a", &a], &["server", "b", &b], &["place", "a", "5"]];
+        [&["init"], &["server", "a", &on_a], &["server", "b", &on_b], &["place", "a", "5"]];
     for arguments in setup {
         outcome(start(arguments)).unwrap();
     }
-    let mut command = start(&move_5);
-    let mut other = block_after_copy(&servers, &mut command);
-    let mut transaction = servers.a.connect();
-    run(&mut transaction, "BEGIN; UPDATE insta5.counter SET value = 1");
-    run(&mut other, "COMMIT");
-    servers.a.wait_until(WAITS);
+    let blocked_before_stop = || {
+        let mut command = start(&move_5);
+        let mut other = block_after_copy(&servers, &mut command);
+        let mut transaction = a.connect();
+        run(&mut transaction, "BEGIN; UPDATE insta5.counter SET value = 1");
+        run(&mut other, "COMMIT");
+        a.wait_until(WAITS);
+        (command, transaction)
+    };
+    let writes = || a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES");
+    let wait_for_writes = || {
+        let frozen = Instant::now();
+        while writes().is_err() && frozen.elapsed() < Duration::from_secs(30) {
+            thread::sleep(Duration::from_millis(100));
+        }
+        (frozen.elapsed(), writes())
+    };
+
+    let (command, mut transaction) = blocked_before_stop();
     let pids = hang(&map);
     run(&mut transaction, "COMMIT");
-    servers.a.wait_until(IS_CLOSED);
-    // The server of the map has to continue before this fails.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    let writes = || servers.a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES");
-    while writes().is_err() && Instant::now() < deadline {
-        thread::sleep(Duration::from_millis(100));
-    }
-    let written = writes();
+    a.wait_until(IS_CLOSED);
+    let (_, written) = wait_for_writes();
     pids.iter().for_each(|&pid| map.thaw(pid));
     written.expect("writes on the old server");
     fails(command, "the connection to the map is lost");
+
+    let (command, mut transaction) = blocked_before_stop();
+    let mut block = b.connect();
+    run(&mut block, "BEGIN; ALTER SEQUENCE insta5.table_id_seq NO CYCLE");
+    run(&mut transaction, "COMMIT");
+    b.wait_until(WAITS);
+    let pids = [hang(&map), hang(b)].concat();
+    let (stopped, written) = wait_for_writes();
+    pids.iter().for_each(|&pid| b.thaw(pid));
+    written.expect("writes on the old server");
+    assert!(stopped < Duration::from_secs(10), "{stopped:?}");
+    fails(command, "the shard cannot be opened on b within 3 s");
+    run(&mut block, "ROLLBACK");
+
     outcome(start(&move_5)).unwrap();
+    let rows = "SELECT count(*) FROM insta5.photos";
+    assert_eq!(one::<i64>(&mut b.connect(), rows), before + 4);
 }
 
 /// A role without a right to change a schema leaves a GRANT on it open, which locks its row. That
@@ -1156,70 +1205,6 @@ fn arguments_of_all_processes() -> Vec<String> {
     arguments.map(|arguments| String::from_utf8_lossy(&arguments).replace('\0', " ")).collect()
 }
 
-/// If a move is killed after the copy was opened and before the map was changed, it can only be
-/// finished, because clients may have written to the copy.
-#[test]
-fn move_killed_before_the_map_changed_can_only_be_finished() {
-    let servers = Servers::start();
-    let before = fill(&servers, 100);
-    let mut map = servers.map();
-    run(&mut map, "BEGIN; SELECT FROM shard_map.last FOR UPDATE");
-    let command = servers.start_command(&["move", "5", "--to", "b"]);
-    let waiting = "FROM pg_stat_activity WHERE application_name = 'instagram_id_shards' AND wait_event_type = 'Lock'";
-    servers.b.wait_until(&format!("SELECT EXISTS (SELECT {waiting})"));
-    assert!(!kill_group(command));
-    let ended = format!("SELECT count(pg_terminate_backend(pid, 10000)) {waiting}");
-    assert_eq!(one::<i64>(&mut servers.b.connect(), &ended), 1);
-    run(&mut map, "COMMIT");
-    assert_eq!(servers.placement(), "a");
-    let insert = "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id";
-    assert_eq!(error_of(&mut servers.a.connect(), insert).0, "25006");
-    assert!(one::<i64>(&mut servers.b.connect(), insert) > *before.last().unwrap());
-    servers.refuses(&["cancel", "5"], "shard 5 is open on b already");
-    while_closing_is_lost(&servers, || {
-        servers.refuses(&["move", "5", "--to", "b"], "schema insta5 on a is open, too");
-        assert_eq!(servers.placement(), "a");
-    });
-    let said = servers.command(&["move", "5", "--to", "b"]);
-    assert!(said.contains("warning: the numbers of rows on a and b were not compared"), "{said}");
-    assert_eq!(servers.placement(), "b");
-    assert_eq!(error_of(&mut servers.a.connect(), insert).0, "25006");
-    assert_eq!(
-        one::<i64>(&mut servers.connect_to_shard(), "SELECT count(*) FROM insta5.photos"),
-        101
-    );
-}
-
-/// The new server hangs while it opens the copy, so it ends no statement at its timeout. Writes
-/// continue on the old server, since the COMMIT was not sent.
-#[test]
-fn server_that_hangs_does_not_keep_writes_stopped() {
-    let servers = Servers::start();
-    let Servers { a, b } = &servers;
-    let before = fill(&servers, 100);
-    let (command, mut transaction) =
-        move_blocked_before_stop(&servers, &["--stop", "3"], "UPDATE insta5.counter SET value = 1");
-    let mut block = b.connect();
-    run(&mut block, "BEGIN; ALTER SEQUENCE insta5.table_id_seq NO CYCLE");
-    run(&mut transaction, "COMMIT");
-    b.wait_until(WAITS);
-    let pids = hang(b);
-    let frozen = Instant::now();
-    let writes = || a.connect().batch_execute("INSERT INTO insta5.photos DEFAULT VALUES");
-    while writes().is_err() && frozen.elapsed() < Duration::from_secs(30) {
-        thread::sleep(Duration::from_millis(100));
-    }
-    let (stopped, written) = (frozen.elapsed(), writes());
-    pids.iter().for_each(|&pid| b.thaw(pid));
-    written.expect("writes on the old server");
-    assert!(stopped < Duration::from_secs(10), "{stopped:?}");
-    fails(command, "the shard cannot be opened on b within 3 s");
-    run(&mut block, "ROLLBACK");
-    servers.command(&["move", "5", "--to", "b"]);
-    let rows = "SELECT count(*) FROM insta5.photos";
-    assert_eq!(one::<i64>(&mut servers.connect_to_shard(), rows), before.len() as i64 + 2);
-}
-
 /// The COMMIT that opens the copy waits for a standby. The answer to it is lost, and the command
 /// finds that the copy is open. Or the command is killed, and the next one, which connects as
 /// another superuser, waits for that COMMIT. Clients can never write to both servers.
@@ -1442,74 +1427,6 @@ fn limits_of_a_database_end_no_move() {
     assert_eq!(servers.placement(), "b");
 }
 
-/// The conninfo of the new server is changed during a move, while its subscription goes on: neither
-/// move nor cancel reports success, and the error names what uses the slot.
-#[test]
-fn slot_that_another_server_uses_is_reported() {
-    let servers = Servers::start();
-    kill_after_copy(&servers);
-    run(&mut servers.b.connect(), "CREATE DATABASE other");
-    let other = format!("host={} dbname=other user=postgres", servers.b.path().display());
-    run(&mut servers.b.connect_to("other"), "CREATE EXTENSION instagram_id");
-    servers.command(&["server", "b", &other]);
-    let reason = "the replication slot on a cannot be dropped: replication slot \"instagram_id_move_5\" is active for PID";
-    servers.refuses(&["cancel", "5"], reason);
-    servers.connect_as("b", "postgres", &[]);
-    servers.command(&["cancel", "5"]);
-    assert_eq!(leftovers(&servers.a), NOTHING);
-}
-
-/// An old server is lost before `clean`. The old copies on other servers are dropped, and the map
-/// forgets that of this server as moving.md says.
-#[test]
-fn old_server_that_is_lost_is_forgotten() {
-    let servers = Servers::start();
-    let mut a = servers.a.connect();
-    run(&mut a, "SELECT create_shard(7)");
-    servers.command(&["place", "a", "7"]);
-    for shard in ["5", "7"] {
-        servers.command(&["move", shard, "--to", "b"]);
-    }
-    let lost = format!("host={} dbname=postgres", servers.a.path().join("lost").display());
-    servers.command(&["server", "lost", &lost]);
-    run(&mut servers.map(), "UPDATE shard_map.moves SET source = 'lost' WHERE shard = 5");
-    servers.refuses(&["clean", "--all"], "server lost cannot be reached");
-    assert!(one::<bool>(&mut a, "SELECT to_regnamespace('insta7') IS NULL"));
-    servers.refuses(&["remove", "lost"], "old copies of shards");
-    run(&mut servers.map(), "DELETE FROM shard_map.moves WHERE shard = 5");
-    servers.command(&["remove", "lost"]);
-    assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
-}
-
-/// The slot does not exist any more. The move says so at once, and cancel undoes it.
-#[test]
-fn slot_that_is_lost_is_reported() {
-    let servers = Servers::start();
-    kill_after_copy(&servers);
-    lose_slot(&servers);
-    servers.refuses(&["move", "5", "--to", "b"], "server a has lost the slot of the move");
-    servers.command(&["cancel", "5"]);
-    assert_eq!(leftovers(&servers.b), NOTHING);
-}
-
-/// The map loses the end of a move. `cancel` names the statements that enter it again.
-#[test]
-fn end_of_a_move_is_entered_into_the_map_again() {
-    let servers = Servers::start();
-    servers.command(&["move", "5", "--to", "b"]);
-    let mut map = servers.map();
-    run(
-        &mut map,
-        "UPDATE shard_map.moves SET switched = NULL, finished = NULL; UPDATE shard_map.shards SET server = 'a'",
-    );
-    servers.refuses(&["move", "5", "--to", "b"], "run cancel 5, which says what to do");
-    let said = servers.refuses(&["cancel", "5"], "was not created by this move");
-    let (_, statements) = said.split_once("run on the map ").unwrap();
-    run(&mut map, statements.split_once("; if").unwrap().0);
-    servers.command(&["clean", "5"]);
-    assert_eq!(servers.placement(), "b");
-}
-
 /// Sessions that lock tables in another order than the command, and a role without a right that
 /// asks for locks, keep neither a move from its cutover nor `clean` from dropping the old copy.
 #[test]
@@ -1586,30 +1503,4 @@ fn failover_of_the_new_server_loses_no_change() {
     recover(&standby);
     servers.command(&to_c);
     assert_eq!(column(&mut standby.connect(), "SELECT value FROM insta5.counter"), [7, 7]);
-}
-
-/// Two servers that were made from one backup have the same system identifier, and maybe the same
-/// next OIDs. So moves from one server to both could use slots of the same name.
-#[test]
-fn moves_to_servers_with_the_same_identifier_exclude_each_other() {
-    let servers = Servers::start();
-    let identity: String = one(
-        &mut servers.b.connect(),
-        "SELECT jsonb_build_object('identity of the schema', system_identifier || ' 1')::text FROM pg_control_system()",
-    );
-    servers.command(&["server", "twin", "host=/tmp dbname=postgres"]);
-    servers.command(&["place", "a", "6"]);
-    run(
-        &mut servers.map(),
-        &format!(
-            "INSERT INTO shard_map.moves (shard, source, target, schema, copy_definition, subscribed)
-             VALUES (6, 'a', 'twin', 'insta6', '{identity}', now())"
-        ),
-    );
-    let reason =
-        "shard 6 is being moved from a to another database with the system identifier of b";
-    servers.refuses(&["move", "5", "--to", "b"], reason);
-    // One that has not subscribed does not block others: it would be blocked by them in turn.
-    run(&mut servers.map(), "UPDATE shard_map.moves SET subscribed = NULL WHERE shard = 6");
-    servers.command(&["move", "5", "--to", "b"]);
 }

@@ -183,10 +183,8 @@ fn shard_that_another_role_defines_is_named() {
 
 /// A constraint is validated with the rights of the session. So `check` names the owner, whose code
 /// could otherwise use those of a superuser.
-#[test]
-fn constraint_is_validated_by_its_owner() {
-    let servers = start();
-    let mut keeper = keeper(&servers);
+fn constraint_is_validated_by_its_owner(servers: &Servers) {
+    let mut keeper = keeper(servers);
     run(
         &mut keeper,
         "ALTER TABLE insta5.counter ADD CONSTRAINT positive CHECK (value >= 0) NOT VALID;
@@ -197,17 +195,15 @@ fn constraint_is_validated_by_its_owner() {
         "ALTER TABLE insta5.counter VALIDATE CONSTRAINT positive",
         "ALTER DOMAIN insta5.small VALIDATE CONSTRAINT is_small",
     ] {
-        assert_refused(&servers, &[], &format!(": in a session of role keeper, {statement}"));
+        assert_refused(servers, &[], &format!(": in a session of role keeper, {statement}"));
         run(&mut keeper, statement);
     }
-    assert_eq!(check(&servers, &[]).0, Some(0));
+    assert_eq!(check(servers, &[]).0, Some(0));
 }
 
 /// Some sessions of the command have the settings of the database, as those of the replication do.
 /// Code of its owner does not run there, even before the owner is named.
-#[test]
-fn names_in_the_settings_of_a_database_are_not_used() {
-    let servers = start();
+fn names_in_the_settings_of_a_database_are_not_used(servers: &Servers) {
     for server in [&servers.a, &servers.b] {
         let traps = "CREATE SCHEMA evil AUTHORIZATION evil; SET ROLE evil;
             CREATE FUNCTION evil.spring(pg_catalog.text) RETURNS bool LANGUAGE plpgsql AS
@@ -218,7 +214,7 @@ fn names_in_the_settings_of_a_database_are_not_used() {
         run(&mut server.connect(), traps);
     }
     let reason = "role evil on a is not trusted, but owns the database";
-    assert_refused(&servers, &[], reason);
+    assert_refused(servers, &[], reason);
     for server in [&servers.a, &servers.b] {
         assert!(!server.log().contains("trapped"), "the command has run code of evil");
     }
@@ -308,6 +304,11 @@ fn trust_is_named_for_a_server() {
     // A new connection string may lead to another server, so it replaces the roles, too.
     servers.connect_as("a", "postgres", &[]);
     assert_refused(&servers, &[], "role keeper on a is not trusted, but owns ");
+
+    trust(&servers, "keeper");
+    constraint_is_validated_by_its_owner(&servers);
+    names_in_the_settings_of_a_database_are_not_used(&servers);
+    server_without_the_setting_is_refused(&servers);
 }
 
 /// A role that gets a right after the checks is found before the schema is dumped, before the dump
@@ -558,6 +559,17 @@ fn clean_reads_only_tables_of_trusted_owners_that_it_has_locked() {
     assert!(servers.a.log().contains("postgres may not read: view,foreign-table"));
 }
 
+/// The conninfo of the new server is changed during a move, while its subscription goes on.
+/// `cancel` does not report success, and the error names what uses the slot.
+fn slot_that_another_server_uses_is_reported(servers: &Servers) {
+    run(&mut servers.b.connect(), "CREATE DATABASE other");
+    run(&mut servers.b.connect_to("other"), "CREATE EXTENSION instagram_id");
+    servers.command(&["server", "b", &conninfo(&servers.b, "other")]);
+    let reason = "the replication slot on a cannot be dropped: replication slot \"instagram_id_move_5\" is active for PID";
+    servers.refuses(&["cancel", "5"], reason);
+    servers.connect_as("b", "postgres", &["--trust", "keeper"]);
+}
+
 /// While `cancel` waits for a table, its owner puts a view in its place. LOCK TABLE locks what the
 /// view reads, with the rights of the command if it is a security_invoker view. The command keeps
 /// none of it locked while it waits for another lock.
@@ -565,6 +577,7 @@ fn clean_reads_only_tables_of_trusted_owners_that_it_has_locked() {
 fn cancel_keeps_no_table_of_others_locked() {
     let servers = start();
     kill_after_copy(&servers);
+    slot_that_another_server_uses_is_reported(&servers);
     let mut evil = servers.b.config("postgres").user("evil").connect(NoTls).unwrap();
     run(
         &mut servers.b.connect(),
@@ -592,6 +605,7 @@ fn cancel_keeps_no_table_of_others_locked() {
     }
     outcome(command).unwrap();
     assert!(!one::<bool>(&mut servers.b.connect(), HAS_SCHEMA));
+    assert_eq!(leftovers(&servers.a), NOTHING);
 }
 
 /// An autovacuum worker ends if `cancel` needs its lock, although no session waits for that, or a
@@ -613,11 +627,13 @@ fn autovacuum_blocks_neither_a_move_nor_cancel() {
         run(client, "SELECT pg_reload_conf()");
     }
     kill_after_copy(&servers);
-    // Nor does a slot that is lost.
+    // Nor does a slot that is lost, which ends the move at once.
     lose_slot(&servers);
+    servers.refuses(&["move", "5", "--to", "b"], "server a has lost the slot of the move");
     servers.b.wait_until(vacuums);
     servers.command(&["cancel", "5"]);
     assert!(!one::<bool>(&mut b, HAS_SCHEMA));
+    assert_eq!(leftovers(&servers.b), NOTHING);
     let (command, mut transaction) =
         move_blocked_before_stop(&servers, &[], "INSERT INTO insta5.counter VALUES (3, 0)");
     run(&mut a, "UPDATE insta5.photos SET batch = 1");
@@ -627,9 +643,7 @@ fn autovacuum_blocks_neither_a_move_nor_cancel() {
 }
 
 /// A server whose minor release lacks the setting that keeps a session from expanding views.
-#[test]
-fn server_without_the_setting_is_refused() {
-    let servers = start();
+fn server_without_the_setting_is_refused(servers: &Servers) {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
     let conninfo = format!("host={} user=postgres dbname=postgres", folder.path().display());
@@ -648,7 +662,7 @@ fn server_without_the_setting_is_refused() {
         client.write_all(fields.as_bytes()).unwrap();
         String::from_utf8(startup).unwrap()
     });
-    let (status, said) = check(&servers, &[]);
+    let (status, said) = check(servers, &[]);
     assert!(server.join().unwrap().contains("restrict_nonsystem_relation_kind=view,foreign-table"));
     assert_eq!(status, Some(1), "{said}");
     let reason = "server a cannot be reached: the server does not have the setting restrict_nonsystem_relation_kind";
