@@ -1,9 +1,10 @@
 //! `instagram_id_shards plan` and `apply`: many shards on several servers.
 
+use crate::moving::{fails, outcome};
 use instagram_id_live::*;
 use postgres::Client;
 use rustix::process::{Pid, Signal, kill_process};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Instant;
 
@@ -48,14 +49,18 @@ impl Fleet {
 
     #[track_caller]
     fn command(&self, arguments: &[&str]) -> String {
-        self.run(arguments).unwrap_or_else(|said| panic!("{arguments:?}: {said}"))
+        let result = outcome(self.start_command(arguments));
+        result.unwrap_or_else(|said| panic!("{arguments:?}: {said}"))
     }
 
-    fn run(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = self.servers[0].shards_command(arguments).output().unwrap();
-        let said =
-            [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
-        if output.status.success() { Ok(said) } else { Err(said) }
+    #[track_caller]
+    fn refuses(&self, arguments: &[&str], reason: &str) -> String {
+        fails(self.start_command(arguments), reason)
+    }
+
+    fn start_command(&self, arguments: &[&str]) -> Child {
+        let mut command = self.servers[0].shards_command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// The number of shards that the map places on each server.
@@ -141,18 +146,12 @@ fn plan_is_applied_and_resumed() {
     );
 
     let started = Instant::now();
-    let apply = fleet.servers[0]
-        .shards_command(&["apply", &file])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let apply = fleet.start_command(&["apply", &file]);
     let mut map = fleet.servers[0].connect_to("map");
     fleet.servers[0]
         .wait_for("a move", || one::<i64>(&mut map, "SELECT count(*) FROM shard_map.moves") > 0);
     kill_process(Pid::from_raw(apply.id() as i32).unwrap(), Signal::TERM).unwrap();
-    let output = apply.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(143), "{output:?}");
+    fails(apply, "exit status 143");
     let said = fleet.command(&["apply", &file]);
     assert!(said.contains("to drop the old copies: instagram_id_shards clean --all"), "{said}");
     println!("{moves} moves, interrupted once: {:.1?}", started.elapsed());
@@ -194,8 +193,7 @@ fn lost_server_is_forgotten(fleet: &Fleet) {
         (&["clean", "--all"], "server lost cannot be reached"),
         (&["remove", "lost"], "old copies of shards"),
     ] {
-        let said = fleet.run(arguments).unwrap_err();
-        assert!(said.contains(reason), "{said}");
+        fleet.refuses(arguments, reason);
         assert_eq!(column(&mut map, "SELECT shard::int8 FROM shard_map.moves"), [shard]);
     }
     run(&mut map, &format!("DELETE FROM shard_map.moves WHERE shard = {shard}"));
@@ -218,7 +216,7 @@ fn moves_wait_for_room_on_the_servers() {
     let file = fleet.servers[0].path().join("plan.json").display().to_string();
     std::fs::write(&file, format!(r#"{{"moves": [{}]}}"#, moves.join(","))).unwrap();
     let started = Instant::now();
-    let said = fleet.run(&["apply", &file, "--jobs", "64"]).unwrap_err();
+    let said = fleet.refuses(&["apply", &file, "--jobs", "64"], "error: ");
     println!("{shards} moves: {:.1?}", started.elapsed());
     let waiting = "Waiting for running moves: server b has 4 of 4 max_logical_replication_workers left, \
         but more moves at a time need 6: increase max_logical_replication_workers";
@@ -281,8 +279,7 @@ fn outdated_plan_is_refused() {
     }
     fleet.command(&["server", "c", "host=/nowhere"]);
     fleet.command(&["place", "c", "0", "1"]);
-    let said = fleet.run(&["apply", &file]).unwrap_err();
-    assert!(said.contains("make a new plan"), "{said}");
+    fleet.refuses(&["apply", &file], "make a new plan");
     let planned = std::fs::read_to_string(&file).unwrap();
     let (_, from) = planned.split_once('[').unwrap();
     let (planned, _) = from.split_once(']').unwrap();
@@ -295,7 +292,6 @@ fn outdated_plan_is_refused() {
         (&["plan", "--drain", "a", "--drain", "b", "--drain", "c"], "no server left"),
         (&["clean"], "required"),
     ] {
-        let said = fleet.run(arguments).unwrap_err();
-        assert!(said.contains(reason), "{arguments:?}: {said}");
+        fleet.refuses(arguments, reason);
     }
 }

@@ -118,8 +118,15 @@ impl Servers {
 
     /// Connects to that server.
     pub(crate) fn connect_to_shard(&self) -> Client {
+        self.try_connect_to_shard().unwrap()
+    }
+
+    /// Same while servers may be stopped, or the map.
+    pub(crate) fn try_connect_to_shard(&self) -> Result<Client, Error> {
         let query = "SELECT conninfo FROM shard_map.shards JOIN shard_map.servers USING (server) WHERE shard = 5";
-        one::<String>(&mut self.map(), query).parse::<Config>().unwrap().connect(NoTls).unwrap()
+        let mut map = self.b.config("map").connect(NoTls)?;
+        let conninfo: String = map.query_one(query, &[])?.get(0);
+        conninfo.parse::<Config>().unwrap().connect(NoTls)
     }
 
     /// Runs `work` as a client that follows the map does: if it is refused, it reads the map again

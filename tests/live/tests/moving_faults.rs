@@ -8,11 +8,10 @@ use crate::moving::{
     while_closing_is_lost,
 };
 use instagram_id_live::*;
-use postgres::Client;
-use postgres::{Config, NoTls};
+use postgres::{Client, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -24,8 +23,10 @@ fn insert_until(servers: &Servers, stop: &AtomicBool) -> Vec<i64> {
     let mut acknowledged = Vec::new();
     let mut client: Option<Client> = None;
     while !stop.load(Ordering::Relaxed) {
-        let connected =
-            client.take().filter(|client| !client.is_closed()).or_else(|| connect_by_map(servers));
+        let connected = client
+            .take()
+            .filter(|client| !client.is_closed())
+            .or_else(|| servers.try_connect_to_shard().ok());
         if let Some(mut connected) = connected
             && let Ok(row) =
                 connected.query_one("INSERT INTO insta5.photos DEFAULT VALUES RETURNING id", &[])
@@ -36,13 +37,6 @@ fn insert_until(servers: &Servers, stop: &AtomicBool) -> Vec<i64> {
         thread::sleep(Duration::from_millis(2));
     }
     acknowledged
-}
-
-fn connect_by_map(servers: &Servers) -> Option<Client> {
-    let query = "SELECT conninfo FROM shard_map.shards JOIN shard_map.servers USING (server) WHERE shard = 5";
-    let mut map = servers.b.config("map").connect(NoTls).ok()?;
-    let conninfo: String = map.query_one(query, &[]).ok()?.get(0);
-    conninfo.parse::<Config>().unwrap().connect(NoTls).ok()
 }
 
 /// During moves, which are then resumed, servers crash at random times, including the one with the
@@ -157,21 +151,6 @@ fn map_lost_at_each_step_loses_nothing() {
     assert_eq!(one::<i64>(&mut servers.map(), MOVES), 0);
 }
 
-/// Waits as [`Server::wait_until`] does, for a command that must not end before.
-#[track_caller]
-fn wait_for_command(command: &mut Child, server: &Server, query: &str) {
-    let mut client = server.connect();
-    server.wait_for(query, || {
-        if command.try_wait().unwrap().is_some() {
-            let mut said = String::new();
-            command.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-            command.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-            panic!("the command has ended: {said}");
-        }
-        one(&mut client, query)
-    });
-}
-
 #[expect(clippy::too_many_lines, reason = "one move, step by step")]
 fn lose_the_map_at_each_step(servers: &Servers) {
     let Servers { a, b } = servers;
@@ -205,7 +184,7 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     ] {
         let block = blocked(server, what);
         let mut command = resume();
-        wait_for_command(&mut command, server, waits);
+        wait_during(&mut command, servers, server, waits);
         lose(command, block, reason);
         assert!(!one::<bool>(&mut a.connect(), IS_CLOSED), "{what}");
     }
@@ -214,12 +193,12 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     for is_stopped in [false, true] {
         let block = blocked(a, count);
         let mut command = resume();
-        wait_for_command(&mut command, a, WAITS);
+        wait_during(&mut command, servers, a, WAITS);
         let block = if is_stopped {
             let (mut before, block) =
                 (block, blocked(b, "LOCK TABLE insta5.counter IN SHARE MODE"));
             run(&mut before, "COMMIT");
-            wait_for_command(&mut command, a, IS_CLOSED);
+            wait_during(&mut command, servers, a, IS_CLOSED);
             block
         } else {
             block
@@ -232,7 +211,7 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     let plan = b.path().join("plan.json").display().to_string();
     std::fs::write(&plan, r#"{"moves": [{"shard": 5, "from": "a", "to": "b"}]}"#).unwrap();
     let mut command = servers.start_command(&["apply", &plan, "--stop", "30"]);
-    wait_for_command(&mut command, b, WAITS);
+    wait_during(&mut command, servers, b, WAITS);
     let stopped = "writes to shard 5 may still be stopped: run move or cancel when both servers can be reached\nexit status 5";
     lose(command, block, stopped);
     assert_eq!(servers.placement(), "a");
@@ -244,7 +223,7 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     let other = "INSERT INTO shard_map.servers (server, conninfo) VALUES ('c', 'host=c')";
     run(&mut map, &format!("{other}; {lock}"));
     let mut command = resume();
-    wait_for_command(&mut command, b, waits_for_the_map);
+    wait_during(&mut command, servers, b, waits_for_the_map);
     run(&mut map, "UPDATE shard_map.shards SET server = 'c'; COMMIT");
     let open = "shard 5 is open on b, but not in the map: the map was changed since the move began: run on the map UPDATE shard_map.shards SET server = 'a' WHERE shard = 5";
     fails(command, open);
@@ -253,9 +232,9 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     run(&mut map, lock);
     let block = blocked(b, "SELECT FROM insta5.counter");
     let mut command = resume();
-    wait_for_command(&mut command, b, waits_for_the_map);
+    wait_during(&mut command, servers, b, waits_for_the_map);
     lose_map_for(servers, Duration::from_millis(300));
-    wait_for_command(&mut command, b, WAITS);
+    wait_during(&mut command, servers, b, WAITS);
     assert_eq!(servers.placement(), "b");
     let said = servers.refusal(&["cancel", "5"]);
     assert!(said.contains("is working on shard 5"), "it holds the lock again: {said}");
@@ -264,7 +243,7 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     assert!(said.contains("warning: the numbers of rows on a and b were not compared"), "{said}");
     let block = blocked(a, "SELECT FROM insta5.counter");
     let mut command = servers.start_command(&["clean", "5"]);
-    wait_for_command(&mut command, a, WAITS);
+    wait_during(&mut command, servers, a, WAITS);
     lose(command, block, "the map cannot be changed");
     servers.command(&["clean", "5"]);
 }

@@ -31,17 +31,7 @@ fn trust(servers: &Servers, roles: &str) {
     run(&mut servers.map(), &update);
 }
 
-/// The exit status of a check, and what it said.
-fn check(servers: &Servers, options: &[&str]) -> (Option<i32>, String) {
-    finish(servers, &[&["check", "5", "--to", "b"], options].concat())
-}
-
-/// The exit status of a command, and what it said.
-fn finish(servers: &Servers, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = servers.b.shards_command(arguments).output().unwrap();
-    let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap()).concat();
-    (output.status.code(), said)
-}
+const CHECK: [&str; 4] = ["check", "5", "--to", "b"];
 
 /// A session of the owner of the shard on a.
 fn keeper(servers: &Servers) -> Client {
@@ -71,79 +61,102 @@ fn assert_not_trapped(servers: &Servers) {
     assert!(!log.contains("trapped: postgres"), "the command has run code of keeper");
 }
 
+/// Asserts that a command finds this obstacle. Returns its output.
+#[track_caller]
+fn assert_obstacle(servers: &Servers, arguments: &[&str], reason: &str) -> String {
+    let said = servers.refuses(arguments, reason);
+    assert!(said.ends_with("exit status 3"), "{said}");
+    said
+}
+
 /// Asserts that a check is refused for this reason.
 #[track_caller]
 fn assert_refused(servers: &Servers, options: &[&str], reason: &str) {
-    let (status, said) = check(servers, options);
-    assert!(status == Some(3) && said.contains(reason), "{reason}: status {status:?}, {said}");
+    assert_obstacle(servers, &[&CHECK, options].concat(), reason);
 }
 
-const SIDE: &str = "CREATE SCHEMA side AUTHORIZATION evil; GRANT USAGE ON SCHEMA side TO PUBLIC;
-    CREATE FUNCTION side.f(bigint) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN true; END';
-    ALTER FUNCTION side.f OWNER TO evil;";
+/// A schema with a function that the schema of the shard can use.
+const SIDE: &str = "CREATE SCHEMA side# AUTHORIZATION evil#; GRANT USAGE ON SCHEMA side# TO PUBLIC;
+    CREATE FUNCTION side#.f(bigint) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN true; END';
+    ALTER FUNCTION side#.f OWNER TO evil#;";
 
-/// On which server a role gets a right, how, how it loses it, and what is said of it.
+/// On which server a role gets a right in the schema or in an object that it uses, how, and what is
+/// said of it. # is the number of the row.
 const RIGHTS: &str = r#"
-    a | GRANT CREATE ON SCHEMA insta5 TO evil | REVOKE CREATE ON SCHEMA insta5 FROM evil | evil on a is not trusted, but has CREATE on schema insta5
-    a | GRANT TRIGGER ON insta5.photos TO evil | REVOKE ALL ON insta5.photos FROM evil | evil on a is not trusted, but has TRIGGER on table insta5.photos
-    a | GRANT TRIGGER ON insta5.photos TO PUBLIC | REVOKE ALL ON insta5.photos FROM PUBLIC | public on a is not trusted, but has TRIGGER on table insta5.photos
-    a | GRANT REFERENCES ON insta5.photos TO evil | REVOKE ALL ON insta5.photos FROM evil | evil on a is not trusted, but has REFERENCES on table insta5.photos
-    a | GRANT REFERENCES (id) ON insta5.photos TO evil | REVOKE ALL (id) ON insta5.photos FROM evil | evil on a is not trusted, but has REFERENCES on table insta5.photos
-    a | ALTER ROLE evil NOINHERIT; GRANT keeper TO evil | REVOKE keeper FROM evil; ALTER ROLE evil INHERIT | evil on a is not trusted, but is a member of keeper, which @
-    a | CREATE ROLE team; GRANT keeper TO team; GRANT team TO evil | REVOKE team FROM evil; DROP ROLE team | evil on a is not trusted, but is a member of keeper, which @
-    a | ALTER DATABASE postgres OWNER TO evil | ALTER DATABASE postgres OWNER TO postgres | evil on a is not trusted, but owns the database
-    a | CREATE VIEW insta5.v AS SELECT 1 AS x; ALTER VIEW insta5.v OWNER TO evil | DROP VIEW insta5.v | evil on a is not trusted, but owns view insta5.v
-    a | CREATE VIEW insta5.v AS SELECT 1 AS x; ALTER VIEW insta5.v OWNER TO pg_monitor; GRANT pg_monitor TO evil | DROP VIEW insta5.v; REVOKE pg_monitor FROM evil | evil on a is not trusted, but is a member of pg_monitor, which owns view insta5.v
-    a | CREATE TYPE insta5.t AS (x int); ALTER TYPE insta5.t OWNER TO evil | DROP TYPE insta5.t | evil on a is not trusted, but owns type insta5.t
-    a | CREATE COLLATION insta5.c FROM "C"; ALTER COLLATION insta5.c OWNER TO evil | DROP COLLATION insta5.c | evil on a is not trusted, but owns collation insta5.c
-    a | CREATE STATISTICS insta5.s ON id, batch FROM insta5.photos; ALTER STATISTICS insta5.s OWNER TO evil | DROP STATISTICS insta5.s | evil on a is not trusted, but owns statistics object insta5.s
-    a | SIDE ALTER TABLE insta5.photos ADD CONSTRAINT c CHECK (side.f(id)) | DROP SCHEMA side CASCADE | evil on a is not trusted, but owns function side.f(bigint), owns schema side
-    a | SIDE CREATE DOMAIN d AS bigint CHECK (side.f(VALUE)); CREATE TABLE insta5.new (id bigint PRIMARY KEY, d d); ALTER TABLE insta5.new OWNER TO keeper | DROP TABLE insta5.new; DROP DOMAIN d; DROP SCHEMA side CASCADE | evil on a is not trusted, but owns function side.f(bigint), owns schema side
-    a | CREATE SCHEMA util; CREATE FUNCTION util.g(bigint) RETURNS bool IMMUTABLE RETURN true; CREATE FUNCTION util.g(int) RETURNS bool IMMUTABLE RETURN true; ALTER FUNCTION util.g(int) OWNER TO evil; ALTER TABLE insta5.photos ADD CONSTRAINT c CHECK (util.g(id)) | DROP SCHEMA util CASCADE | evil on a is not trusted, but owns function util.g(integer)
-    a | CREATE SCHEMA util; CREATE OPERATOR util.=== (FUNCTION = int8eq, LEFTARG = bigint, RIGHTARG = bigint); CREATE OPERATOR util.=== (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int); ALTER OPERATOR util.=== (int, int) OWNER TO evil; ALTER TABLE insta5.photos ADD CONSTRAINT c CHECK (id OPERATOR(util.===) id) | DROP SCHEMA util CASCADE | evil on a is not trusted, but owns operator util.===(integer,integer)
-    a | CREATE SCHEMA util; CREATE TYPE util.m AS ENUM ('a'); CREATE FUNCTION util.t(util.m) RETURNS int IMMUTABLE RETURN 1; ALTER FUNCTION util.t OWNER TO evil; CREATE CAST (util.m AS int) WITH FUNCTION util.t(util.m); ALTER TABLE insta5.photos ADD m util.m | DROP SCHEMA util CASCADE | evil on a is not trusted, but owns function util.t(util.m)
-    a | GRANT CREATE ON SCHEMA public TO evil | REVOKE CREATE ON SCHEMA public FROM evil | evil on a is not trusted, but has CREATE on schema public
-    a | ALTER FUNCTION id_seq(bigint) OWNER TO evil | ALTER FUNCTION id_seq(bigint) OWNER TO postgres | evil on a is not trusted, but owns function public.id_seq(bigint)
-    a | INSERT INTO pg_shdepend SELECT (SELECT oid FROM pg_database WHERE datname = 'postgres'), 'pg_extension'::regclass, oid, 0, 'pg_authid'::regclass, 'evil'::regrole, 'o' FROM pg_extension WHERE extname = 'instagram_id' | DELETE FROM pg_shdepend WHERE classid = 'pg_extension'::regclass | evil on a is not trusted, but owns extension instagram_id
-    b | GRANT keeper TO evil | REVOKE keeper FROM evil | evil on b is not trusted, but is a member of keeper, which owns @
-    b | GRANT CREATE ON SCHEMA public TO evil | REVOKE CREATE ON SCHEMA public FROM evil | evil on b is not trusted, but has CREATE on schema public
-    b | ALTER DATABASE postgres OWNER TO evil | ALTER DATABASE postgres OWNER TO postgres | evil on b is not trusted, but owns the database"#;
+    a | GRANT CREATE ON SCHEMA insta5 TO evil# | evil# on a is not trusted, but has CREATE on schema insta5
+    a | GRANT TRIGGER ON insta5.photos TO evil# | evil# on a is not trusted, but has TRIGGER on table insta5.photos
+    a | GRANT TRIGGER ON insta5.photos TO PUBLIC | public on a is not trusted, but has TRIGGER on table insta5.photos
+    a | GRANT REFERENCES ON insta5.photos TO evil# | evil# on a is not trusted, but has REFERENCES on table insta5.photos
+    a | GRANT REFERENCES (id) ON insta5.photos TO evil# | evil# on a is not trusted, but has REFERENCES on table insta5.photos
+    a | ALTER ROLE evil# NOINHERIT; GRANT keeper TO evil# | evil# on a is not trusted, but is a member of keeper, which @
+    a | CREATE ROLE team#; GRANT keeper TO team#; GRANT team# TO evil# | evil# on a is not trusted, but is a member of keeper, which @
+    a | CREATE VIEW insta5.v# AS SELECT 1 AS x; ALTER VIEW insta5.v# OWNER TO evil# | evil# on a is not trusted, but owns view insta5.v#
+    a | CREATE VIEW insta5.v# AS SELECT 1 AS x; ALTER VIEW insta5.v# OWNER TO pg_monitor; GRANT pg_monitor TO evil# | evil# on a is not trusted, but is a member of pg_monitor, which owns view insta5.v#
+    a | CREATE TYPE insta5.t# AS (x int); ALTER TYPE insta5.t# OWNER TO evil# | evil# on a is not trusted, but owns type insta5.t#
+    a | CREATE COLLATION insta5.c# FROM "C"; ALTER COLLATION insta5.c# OWNER TO evil# | evil# on a is not trusted, but owns collation insta5.c#
+    a | CREATE STATISTICS insta5.s# ON id, batch FROM insta5.photos; ALTER STATISTICS insta5.s# OWNER TO evil# | evil# on a is not trusted, but owns statistics object insta5.s#
+    a | SIDE ALTER TABLE insta5.photos ADD CONSTRAINT c# CHECK (side#.f(id)) | evil# on a is not trusted, but owns function side#.f(bigint), owns schema side#
+    a | SIDE CREATE DOMAIN d# AS bigint CHECK (side#.f(VALUE)); CREATE TABLE insta5.new# (id bigint PRIMARY KEY, d d#); ALTER TABLE insta5.new# OWNER TO keeper | evil# on a is not trusted, but owns function side#.f(bigint), owns schema side#
+    a | CREATE SCHEMA util#; CREATE FUNCTION util#.g(bigint) RETURNS bool IMMUTABLE RETURN true; CREATE FUNCTION util#.g(int) RETURNS bool IMMUTABLE RETURN true; ALTER FUNCTION util#.g(int) OWNER TO evil#; ALTER TABLE insta5.photos ADD CONSTRAINT c# CHECK (util#.g(id)) | evil# on a is not trusted, but owns function util#.g(integer)
+    a | CREATE SCHEMA util#; CREATE OPERATOR util#.=== (FUNCTION = int8eq, LEFTARG = bigint, RIGHTARG = bigint); CREATE OPERATOR util#.=== (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int); ALTER OPERATOR util#.=== (int, int) OWNER TO evil#; ALTER TABLE insta5.photos ADD CONSTRAINT c# CHECK (id OPERATOR(util#.===) id) | evil# on a is not trusted, but owns operator util#.===(integer,integer)
+    a | CREATE SCHEMA util#; CREATE TYPE util#.m AS ENUM ('a'); CREATE FUNCTION util#.t(util#.m) RETURNS int IMMUTABLE RETURN 1; ALTER FUNCTION util#.t OWNER TO evil#; CREATE CAST (util#.m AS int) WITH FUNCTION util#.t(util#.m); ALTER TABLE insta5.photos ADD m# util#.m | evil# on a is not trusted, but owns function util#.t(util#.m)
+    b | GRANT keeper TO evil# | evil# on b is not trusted, but is a member of keeper, which owns @"#;
 
 const SINCE_16: &str = "
-    a | GRANT keeper TO evil WITH ADMIN TRUE, INHERIT FALSE, SET FALSE | REVOKE keeper FROM evil | evil on a is not trusted, but is a member of keeper, which @";
+    a | GRANT keeper TO evil# WITH ADMIN TRUE, INHERIT FALSE, SET FALSE | evil# on a is not trusted, but is a member of keeper, which @";
 const UNTIL_15: &str = "
-    a | ALTER ROLE evil CREATEROLE | ALTER ROLE evil NOCREATEROLE | evil on a is not trusted, but has CREATEROLE";
+    a | ALTER ROLE evil# CREATEROLE | evil# on a is not trusted, but has CREATEROLE";
+
+/// The same in the database or the extension. The schema is not looked at before these are gone.
+const RIGHTS_IN_DATABASE: &str = "
+    a | ALTER DATABASE postgres OWNER TO evil# | evil# on a is not trusted, but owns the database
+    a | GRANT CREATE ON SCHEMA public TO evil# | evil# on a is not trusted, but has CREATE on schema public
+    a | ALTER FUNCTION id_seq(bigint) OWNER TO evil# | evil# on a is not trusted, but owns function public.id_seq(bigint)
+    a | INSERT INTO pg_shdepend SELECT (SELECT oid FROM pg_database WHERE datname = 'postgres'), 'pg_extension'::regclass, oid, 0, 'pg_authid'::regclass, 'evil#'::regrole, 'o' FROM pg_extension WHERE extname = 'instagram_id' | evil# on a is not trusted, but owns extension instagram_id
+    b | GRANT CREATE ON SCHEMA public TO evil# | evil# on b is not trusted, but has CREATE on schema public
+    b | ALTER DATABASE postgres OWNER TO evil# | evil# on b is not trusted, but owns the database";
 
 /// Each right that lets a role put code into the schema, or into an object that it uses, on either
 /// server.
 #[test]
 fn role_that_can_put_code_into_the_schema_must_be_trusted() {
     let servers = start();
-    assert_eq!(check(&servers, &[]).0, Some(0));
-    let of_major = if major() >= 16 { SINCE_16 } else { UNTIL_15 };
-    for [name, grant, revoke, reason] in [cases(RIGHTS), cases(of_major)].concat() {
-        let server = if name == "a" { &servers.a } else { &servers.b };
-        run(&mut server.connect(), &grant.replace("SIDE", SIDE));
-        assert_refused(&servers, &[], &format!("role {}", reason.trim_end_matches('@')));
-        if grant == "GRANT CREATE ON SCHEMA public TO evil" {
-            let (status, said) = finish(&servers, &["plan"]);
-            let reason = format!("the shards of server {name} cannot be read");
-            assert!(status == Some(3) && said.contains(&reason), "{said}");
-        }
-        run(&mut server.connect(), revoke);
-    }
     // The owner of a function is trusted on a, but another role owns it on b.
+    let side = SIDE.replace('#', "");
     let needed = format!(
-        "CREATE ROLE friend; {} ALTER TABLE insta5.photos ADD CONSTRAINT c CHECK (side.f(id))",
-        SIDE.replace("evil", "keeper")
+        "{} ALTER TABLE insta5.photos ADD CONSTRAINT c CHECK (side.f(id))",
+        side.replace("evil", "keeper")
     );
     run(&mut servers.a.connect(), &needed);
-    run(&mut servers.b.connect(), SIDE);
+    run(&mut servers.b.connect(), &side);
     let reason =
         "role evil on b is not trusted, but owns function side.f(bigint), owns schema side";
     assert_refused(&servers, &[], reason);
     run(&mut servers.b.connect(), "REASSIGN OWNED BY evil TO keeper");
-    assert_eq!(check(&servers, &[]).0, Some(0));
+    servers.command(&CHECK);
+
+    for (name, server) in [("a", &servers.a), ("b", &servers.b)] {
+        run(&mut server.connect(), "GRANT CREATE ON SCHEMA public TO evil");
+        let reason = format!("the shards of server {name} cannot be read");
+        assert_obstacle(&servers, &["plan"], &reason);
+        run(&mut server.connect(), "REVOKE CREATE ON SCHEMA public FROM evil");
+    }
+    let of_major = if major() >= 16 { SINCE_16 } else { UNTIL_15 };
+    let mut number = 0;
+    for rights in [[cases(RIGHTS), cases(of_major)].concat(), cases(RIGHTS_IN_DATABASE)] {
+        let mut reasons = Vec::new();
+        for [name, grant, reason] in rights {
+            number += 1;
+            let numbered = |text: &str| text.replace('#', &number.to_string());
+            let mut client = if name == "a" { &servers.a } else { &servers.b }.connect();
+            run(&mut client, &numbered("CREATE ROLE evil#"));
+            run(&mut client, &numbered(&grant.replace("SIDE", SIDE)));
+            reasons.push(numbered(&format!("role {}", reason.trim_end_matches('@'))));
+        }
+        let said = assert_obstacle(&servers, &CHECK, &reasons[0]);
+        let missing: Vec<_> = reasons.iter().filter(|reason| !said.contains(*reason)).collect();
+        assert!(missing.is_empty(), "{missing:#?}: {said}");
+    }
 }
 
 /// A role defines shard 5 in a schema of its own.
@@ -198,7 +211,7 @@ fn constraint_is_validated_by_its_owner(servers: &Servers) {
         assert_refused(servers, &[], &format!(": in a session of role keeper, {statement}"));
         run(&mut keeper, statement);
     }
-    assert_eq!(check(servers, &[]).0, Some(0));
+    servers.command(&CHECK);
 }
 
 /// Some sessions of the command have the settings of the database, as those of the replication do.
@@ -266,10 +279,7 @@ fn trust_depends_on_the_role_of_the_command() {
         println!("{role}, {trusted}");
         match refused {
             Some(reason) => assert_refused(&servers, &[], reason),
-            None => {
-                let (status, said) = check(&servers, &[]);
-                assert_eq!(status, Some(0), "{said}");
-            }
+            None => drop(servers.command(&CHECK)),
         }
     }
 }
@@ -279,24 +289,22 @@ fn trust_depends_on_the_role_of_the_command() {
 fn trust_is_named_for_a_server() {
     let servers = start();
     trust(&servers, "");
-    assert_eq!(check(&servers, &["--trust", "a:keeper", "--trust=b:keeper"]).0, Some(0));
+    servers.command(&[&CHECK[..], &["--trust", "a:keeper", "--trust=b:keeper"]].concat());
     assert_refused(&servers, &["--trust=a:keeper"], "trust it with --trust b:keeper");
     assert_refused(&servers, &["--trust=b:keeper"], "trust it with --trust a:keeper");
     for wrong in ["keeper", "c:keeper", "a"] {
-        let (status, said) = check(&servers, &["--trust", wrong]);
-        assert!(
-            status == Some(1) && said.contains("does not begin with a server of the map"),
-            "{said}"
-        );
+        let check = [&CHECK[..], &["--trust", wrong]].concat();
+        let said = servers.refuses(&check, "does not begin with a server of the map");
+        assert!(said.ends_with("exit status 1"), "{said}");
     }
     servers.command(&["server", "a:keeper", "host=/nowhere"]);
-    let (_, said) = check(&servers, &["--trust", "a:keeper:x"]);
-    assert!(said.contains("is ambiguous: several servers have such a name"), "{said}");
+    let check = [&CHECK[..], &["--trust", "a:keeper:x"]].concat();
+    servers.refuses(&check, "is ambiguous: several servers have such a name");
     for name in ["a", "b"] {
         let roles = ["--trust", "keeper", "--trust", "it's \"me\""];
         servers.connect_as(name, "postgres", &roles);
     }
-    assert_eq!(check(&servers, &[]).0, Some(0));
+    servers.command(&CHECK);
     assert!(servers.command(&["status"]).contains("it's \"me\", keeper"));
     assert!(
         servers.command(&["status", "--json"]).contains(r#""trusted":["it's \"me\"","keeper"]"#)
@@ -497,10 +505,9 @@ fn clean_reads_only_tables_of_trusted_owners_that_it_has_locked() {
     let mut keeper_session = keeper(&servers);
     let index = "CREATE INDEX steady ON insta5.photos ((trap.steady()))";
     run(&mut keeper_session, &format!("{TRAPS}; {index}"));
-    let (status, said) = finish(&servers, &["clean", "5"]);
+    let reason = "the old copy cannot be checked on a";
+    let said = assert_obstacle(&servers, &["clean", "5"], reason);
     assert_not_trapped(&servers);
-    assert_eq!(status, Some(3), "{said}");
-    assert!(said.contains("the old copy cannot be checked on a"), "{said}");
     assert!(said.contains("role keeper on a is not trusted, but owns "), "{said}");
     run(&mut keeper_session, "DROP INDEX insta5.steady");
 
@@ -662,10 +669,9 @@ fn server_without_the_setting_is_refused(servers: &Servers) {
         client.write_all(fields.as_bytes()).unwrap();
         String::from_utf8(startup).unwrap()
     });
-    let (status, said) = check(servers, &[]);
-    assert!(server.join().unwrap().contains("restrict_nonsystem_relation_kind=view,foreign-table"));
-    assert_eq!(status, Some(1), "{said}");
     let reason = "server a cannot be reached: the server does not have the setting restrict_nonsystem_relation_kind";
-    assert!(said.contains(reason), "{said}");
+    let said = servers.refuses(&CHECK, reason);
+    assert!(server.join().unwrap().contains("restrict_nonsystem_relation_kind=view,foreign-table"));
+    assert!(said.ends_with("exit status 1"), "{said}");
     assert!(said.contains("HINT: Update PostgreSQL to the newest minor release"), "{said}");
 }
