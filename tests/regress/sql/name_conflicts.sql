@@ -58,53 +58,25 @@ SELECT shard, schema, can_generate FROM id_shards WHERE shard IN (5, 77, 78, 79)
 SELECT id_shard(next_id(77)), id_shard(next_id(5));
 SELECT state FROM unnest('{78,79}'::int[]) AS n, raises(format('SELECT next_id(%s)', n));
 SELECT * FROM raises('SELECT create_shard(77)');
-SELECT * FROM raises('SELECT create_shard(77, ''elsewhere'')');
 -- A schema of PostgreSQL is refused before anything is looked for in it.
 SELECT * FROM raises('SELECT create_shard(77, ''pg_catalog'')');
 SELECT state, message, hint FROM raises('SELECT create_shard(77, if_not_exists => true)');
 SELECT * FROM raises('SELECT claim_shard(77)');
 CREATE TABLE serials (id bigserial PRIMARY KEY);
 SELECT state, message, hint FROM raises('SELECT adopt_table(77, ''serials'')');
-SET ROLE regress_id_victim;
-SELECT state FROM raises('SELECT create_shard(77)');
-SELECT state FROM raises('SELECT next_id(77)');
-SELECT state FROM raises('SELECT create_shard(78)');
-RESET ROLE;
+-- A definition that does not apply does not take a number.
+BEGIN;
+SELECT create_shard(78);
+ROLLBACK;
 -- Follow the hint. Then its schema and the functions in there are in the way; none of them is run.
 DROP FUNCTION public.shard_77();
 SELECT state, message, detail FROM raises('SELECT create_shard(77)');
 SELECT state, message, hint FROM raises('SELECT create_shard(77, if_not_exists => true)');
 SELECT state, message, detail FROM raises('SELECT create_shard(77, ''insta77'', if_not_exists => true)');
-DROP FUNCTION insta77.epoch();
-DROP FUNCTION insta77.next_id();
 SET ROLE regress_id_victim;
-SELECT state, message, detail FROM raises('SELECT create_shard(77, ''insta77'', if_not_exists => true)');
-RESET ROLE;
-GRANT CREATE ON SCHEMA insta77 TO regress_id_victim;
-SET ROLE regress_id_victim;
-SELECT state, message, detail FROM raises('SELECT create_shard(77, ''insta77'', if_not_exists => true)');
 SELECT create_shard(77, 'mine');
 RESET ROLE;
 SELECT id_shard(next_id(77)), id_shard(mine.next_id()), schema FROM id_shards WHERE shard = 77;
--- Its new definition, in a schema that it does not own, makes the number ambiguous. mine.next_id() is never affected.
-SET ROLE regress_id_squatter;
-CALL define('public', 77, 'insta77.table_id_seq');
-RESET ROLE;
-SELECT last_value AS its_last FROM insta77.table_id_seq \gset
-SELECT state, message, detail FROM raises('SELECT next_id(77)');
-SELECT id_shard(mine.next_id());
-DROP FUNCTION public.shard_77();
-SELECT id_shard(next_id(77)), id_shard(mine.next_id());
--- So does one in its own schema, until the database owner defines the shard.
-SET ROLE regress_id_squatter;
-CALL define('insta77', 77, 'insta77.table_id_seq');
-RESET ROLE;
-SELECT state, message, detail FROM raises('SELECT next_id(77)');
-SELECT id_shard(mine.next_id());
-ALTER FUNCTION mine.shard_77() OWNER TO CURRENT_USER;
-SELECT id_shard(next_id(77)), id_shard(mine.next_id());
-SELECT schema FROM id_shards WHERE shard = 77 ORDER BY 1;
-SELECT last_value = :its_last AS its_sequence_is_untouched FROM insta77.table_id_seq;
 SELECT count(*) AS stolen FROM stolen;
 
 DROP SCHEMA insta5, insta77, mine CASCADE;

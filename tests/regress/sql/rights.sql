@@ -3,7 +3,6 @@
 \set prelude :tests '/prelude.sql'
 \i :prelude
 CREATE ROLE regress_id_owner;
-CREATE ROLE regress_id_group;
 CREATE ROLE regress_id_app;
 CREATE ROLE "regress_id's ""app""";
 \set ECHO all
@@ -39,28 +38,6 @@ GRANT UPDATE ON SEQUENCE insta31.table_id_seq TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT id_shard(next_id(31));
 RESET ROLE;
--- The privileges cached for one role do not apply to another one, nor after REVOKE.
-SELECT id_shard(next_id(31));
-REVOKE UPDATE ON SEQUENCE insta31.table_id_seq FROM regress_id_app;
-SELECT id_shard(next_id(31));
-SET ROLE regress_id_app;
-SELECT message, detail FROM raises('SELECT next_id(31)');
-RESET ROLE;
-GRANT USAGE ON SEQUENCE insta31.table_id_seq TO regress_id_group;
-GRANT regress_id_group TO regress_id_app;
-SET ROLE regress_id_app;
-SELECT id_shard(next_id(31));
-RESET ROLE;
-REVOKE regress_id_group FROM regress_id_app;
-SET ROLE regress_id_app;
-SELECT message, detail FROM raises('SELECT next_id(31)');
-RESET ROLE;
-GRANT USAGE ON SEQUENCE insta31.table_id_seq TO regress_id_app;
-REVOKE USAGE ON SCHEMA insta31 FROM regress_id_app;
-SELECT id_shard(next_id(31));
-SET ROLE regress_id_app;
-SELECT message, detail FROM raises('SELECT next_id(31)');
-RESET ROLE;
 
 -- A role with CREATE on the database creates shards of its own; one without it cannot.
 SET ROLE regress_id_owner;
@@ -70,19 +47,9 @@ RESET ROLE;
 DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_id_owner', current_database()); END $$;
 SET ROLE regress_id_owner;
 SELECT create_shard(32);
-SELECT id_shard(next_id(32));
-SELECT relowner::regrole FROM pg_class WHERE oid = 'insta32.table_id_seq'::regclass;
-SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'insta32';
 RESET ROLE;
-
--- A default needs USAGE on schema and sequence, and nothing else.
-CREATE TABLE insta32.photos (id bigint PRIMARY KEY DEFAULT insta32.next_id());
 GRANT USAGE ON SCHEMA insta32 TO regress_id_app;
 GRANT USAGE ON SEQUENCE insta32.table_id_seq TO regress_id_app;
-GRANT INSERT, SELECT ON insta32.photos TO regress_id_app;
-SET ROLE regress_id_app;
-INSERT INTO insta32.photos DEFAULT VALUES RETURNING id_shard(id);
-RESET ROLE;
 
 -- USAGE does not suffice to move a shard's sequence away from the clock, which with an epoch of years ago would be to the end
 -- of its ids. The sequence accepts the shard's number and epoch, in each form.
@@ -148,4 +115,4 @@ RESET ROLE;
 SET client_min_messages = warning;
 DROP SCHEMA insta31, insta32, insta33, regress_id_own CASCADE;
 DROP OWNED BY regress_id_owner;
-DROP ROLE regress_id_app, "regress_id's ""app""", regress_id_owner, regress_id_group;
+DROP ROLE regress_id_app, "regress_id's ""app""", regress_id_owner;
