@@ -41,22 +41,3 @@ pub fn decode(code: &str) -> Result<i64, Malformed> {
     }
     if overflows { Err(Malformed::Overflow) } else { Ok(id as i64) }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn malformed_codes() {
-        assert_eq!(decode(""), Err(Malformed::Empty));
-        assert_eq!(decode(" B"), Err(Malformed::NoDigit(' ')));
-        assert_eq!(decode("B8IzNOMBtIQ="), Err(Malformed::NoDigit('=')));
-        assert_eq!(decode("B+"), Err(Malformed::NoDigit('+')));
-        assert_eq!(decode("Bé"), Err(Malformed::NoDigit('é')));
-        assert_eq!(decode("QAAAAAAAAAA"), Err(Malformed::Overflow)); // 2^64
-        assert_eq!(decode("BAAAAAAAAAAA"), Err(Malformed::Overflow)); // 2^66
-        assert_eq!(decode("BAAAAAAAAAAAAAAAAAAAAAAAAAA"), Err(Malformed::Overflow));
-        // A character that is not a digit is reported before an overflow.
-        assert_eq!(decode("QAAAAAAAAAA!"), Err(Malformed::NoDigit('!')));
-    }
-}
