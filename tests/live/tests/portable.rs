@@ -1,12 +1,12 @@
 //! The portable edition, portable/instagram_id.sql: the rule, the mutex, crashes and privileges.
 
-use crate::{replication, vectors};
+use crate::vectors;
 use instagram_id_core::hlc::{self, Next, State};
 use instagram_id_live::*;
 use postgres::{Client, NoTls};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub const FILE: &str = "portable/instagram_id.sql";
 
@@ -30,13 +30,18 @@ pub fn connect_as(server: &Server, role: &str) -> Client {
     server.config("postgres").user(role).connect(NoTls).unwrap()
 }
 
-/// `_rule()` and `_next()` decide as the library does, for states and clocks near each of the
-/// rule's limits.
+/// The decoders match the test vectors. `_rule()` and `_next()` decide as the library does, for
+/// states and clocks near each of the rule's limits.
 #[test]
-fn the_rule_is_that_of_the_library() {
-    let server = Server::start(&[("fsync", "off")]);
+fn decoders_and_the_rule_are_those_of_the_library() {
+    let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
     install(&server);
     let mut client = server.connect();
+    vectors::check(&mut client);
+    // The planner evaluates a function of constants, also where it is not reached.
+    let null = "SELECT (make_id(now(), NULL, 1), make_id(now(), NULL, 1, 'epoch'), make_id(now(), 1, NULL)) IS NULL";
+    assert!(one::<bool>(&mut client, null));
+
     let mut random = random("the rule in SQL");
     let now = 480_000_000_000_i64;
     let end = hlc::VALUE_MAX >> 10;
@@ -83,59 +88,6 @@ fn the_rule_is_that_of_the_library() {
             assert_eq!(short, at_once, "{state:?} at {now_ms}");
         }
     }
-}
-
-#[test]
-fn decoders_match_the_vectors() {
-    let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
-    install(&server);
-    let mut client = server.connect();
-    vectors::check(&mut client);
-    // The planner evaluates a function of constants, also where it is not reached.
-    let null = "SELECT (make_id(now(), NULL, 1), make_id(now(), NULL, 1, 'epoch'), make_id(now(), 1, NULL)) IS NULL";
-    assert!(one::<bool>(&mut client, null));
-}
-
-/// Each edition refuses to be installed beside the other, and an upgrade of the portable edition
-/// keeps its shards.
-#[test]
-fn editions_refuse_each_other() {
-    let server = Server::start(&[("fsync", "off")]);
-    run(&mut server.connect(), "CREATE DATABASE library");
-    install(&server);
-    let mut client = server.connect();
-    // Also if its schema has another owner than its functions.
-    for owner in ["postgres", "installer"] {
-        run(&mut client, &format!("ALTER SCHEMA ids OWNER TO {owner}"));
-        let refused = error_of(&mut client, "CREATE EXTENSION instagram_id");
-        assert_eq!((&refused.0[..], &refused.1[..22]), ("55000", "the portable edition o"));
-    }
-    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
-    let before: i64 = one(&mut client, "SELECT insta5.next_id()");
-    run(
-        &mut connect_as(&server, "installer"),
-        &format!(
-            "REVOKE ALL ON id_shards FROM PUBLIC; REVOKE ALL ON FUNCTION id_seq FROM PUBLIC; {file}"
-        ),
-    );
-    assert!(one::<i64>(&mut client, "SELECT insta5.next_id()") > before);
-    // Another role cannot run the file where it is installed, and gets no privilege by an upgrade.
-    run(&mut client, "CREATE ROLE other LOGIN; GRANT CREATE ON DATABASE postgres TO other");
-    let mut other = connect_as(&server, "other");
-    assert_eq!(error_of(&mut other, &file).0, "42P06");
-    run(&mut other, "ROLLBACK");
-    for statement in ["SELECT * FROM id_shards", "SELECT id_seq(5)"] {
-        assert_eq!(error_of(&mut other, statement).0, "42501", "{statement}");
-    }
-    // Beside the library, also for its own installer. An object that only has a name of the
-    // portable edition is no obstacle.
-    let mut library = server.connect_to("library");
-    run(
-        &mut library,
-        "CREATE SCHEMA ids_mutexes CREATE VIEW _mutex_0 AS SELECT; CREATE EXTENSION instagram_id",
-    );
-    let refused = error_of(&mut library, &file);
-    assert_eq!((&refused.0[..], &refused.1[..22]), ("55000", "extension instagram_id"));
 }
 
 /// The ways to generate ids in the portable edition.
@@ -190,43 +142,6 @@ fn clock_jumps_and_cancels_repeat_nothing() {
     server.wait_for("the end of the sessions", || one::<i64>(&mut server.connect(), mutexes) == 0);
 }
 
-/// The same load finds the faults of functions without the mutex, and without the second read under
-/// it.
-#[test]
-fn functions_without_the_mutex_repeat_ids() {
-    let broken = [
-        ("no mutex", "LOCK TABLE[^;]*;", "NULL;"),
-        (
-            "no second read",
-            "(last := pg_catalog.pg_sequence_last_value\\(seq\\);)",
-            "IF held IS NULL THEN \\1 END IF;",
-        ),
-    ];
-    for (name, pattern, replacement) in broken {
-        let server = Server::start(&[("fsync", "off")]);
-        install(&server);
-        run(
-            &mut server.connect(),
-            &format!(
-                "DO $do$ DECLARE body text := pg_get_functiondef('ids._shard_next_id'::regproc);
-                    broken text := regexp_replace(body, $p${pattern}$p$, $p${replacement}$p$, 'g');
-                 BEGIN ASSERT broken <> body; EXECUTE broken; END $do$"
-            ),
-        );
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let mut found = 0;
-        while found == 0 {
-            assert!(Instant::now() < deadline, "{name}: no fault was found");
-            let mut journal = Journal::new(format!("portable, {name}"), Clock::Set);
-            let burst = [query("SELECT insta5.next_id() FROM generate_series(1, 2000)")];
-            let wait = || thread::sleep(Duration::from_millis(500));
-            journal.add(under_load(|| server.try_connect(), 6, &burst, wait).0);
-            let figures = journal.figures();
-            found = figures.duplicates + figures.inversions;
-        }
-    }
-}
-
 /// A session that waits after the sequence was set back does not use another state that it was set
 /// back to in the meantime, since its millisecond may have been used since. All states have one
 /// sequence field.
@@ -251,9 +166,9 @@ fn sequence_set_back_concurrently_repeats_no_ids() {
 }
 
 /// A session that waits for the lock on a sequence holds no mutex, so it does not delay calls for
-/// other sequences with the same one.
+/// other sequences with the same one. A call waits for a mutex no longer than `lock_timeout`.
 #[test]
-fn locked_sequence_delays_no_other() {
+fn waits_for_sequences_and_mutexes_are_limited() {
     let server = Server::start(&[("fsync", "off")]);
     install(&server);
     let mut installer = connect_as(&server, "installer");
@@ -285,21 +200,12 @@ fn locked_sequence_delays_no_other() {
             result.unwrap_or_else(|error| panic!("{call}: {}", why(&error)));
         });
     }
-}
 
-/// A call waits for a mutex no longer than `lock_timeout`.
-#[test]
-fn wait_for_a_mutex_has_a_limit() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
-    let mutex = "SELECT ids._mutex('insta5.table_id_seq'::regclass)";
-    let mut holder = server.connect();
-    let mutex: i32 = one(&mut holder, mutex);
-    run(&mut holder, &format!("BEGIN; LOCK TABLE ids_mutexes._mutex_{mutex}"));
-    let mut client = connect_as(&server, "installer");
-    run(&mut client, "SET lock_timeout = '100ms'; SET statement_timeout = '5s'");
+    let mutex: i32 = one(&mut ddl, "SELECT ids._mutex('insta5.table_id_seq'::regclass)");
+    run(&mut ddl, &format!("BEGIN; LOCK TABLE ids_mutexes._mutex_{mutex}"));
+    run(&mut installer, "SET lock_timeout = '100ms'");
     for call in ["SELECT insta5.next_id()", "SELECT next_ids(5, 2)"] {
-        assert_eq!(error_of(&mut client, call).0, "55P03", "{call}");
+        assert_eq!(error_of(&mut installer, call).0, "55P03", "{call}");
     }
 }
 
@@ -538,6 +444,13 @@ fn roles_can_do_what_the_page_shows() {
             assert_eq!(found, expected, "{role}: {action}");
         }
     }
+    // PostgreSQL sends an error before it releases the locks of the statement, so a client that
+    // reads nothing holds the lock of a statement that is refused. A role that may not use the
+    // schema of the mutexes cannot hold one this way.
+    for role in ["stranger", "writer", "sequence_user"] {
+        let usage = format!("SELECT has_schema_privilege('{role}', 'ids_mutexes', 'USAGE')");
+        assert!(!one::<bool>(&mut client, &usage), "{role}");
+    }
 }
 
 /// The statements of hints work, whatever search_path is.
@@ -593,31 +506,6 @@ fn hints_can_be_followed() {
     );
     let others = "insta5.epoch() is not the shard's; insta5.id_time(bigint) is missing";
     assert_eq!(one::<String>(&mut installer, reason), others);
-}
-
-/// PostgreSQL sends an error before it releases the locks of the statement, so a client that reads
-/// nothing holds the lock of a statement that is refused. A role that may not use the schema of the
-/// mutexes cannot hold one this way.
-#[test]
-fn refused_statements_do_not_hold_a_mutex() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
-    let mut client = server.connect();
-    run(&mut client, "CREATE ROLE stranger LOGIN; CREATE VIEW public.visible AS SELECT");
-    let mut is_held = |view: &str| {
-        let lock = format!(
-            "SELECT count(*) > 0 FROM pg_locks WHERE granted AND mode = 'ShareUpdateExclusiveLock'
-                AND relation = '{view}'::regclass"
-        );
-        let comment = format!("COMMENT ON VIEW {view} IS ''");
-        let mut is_held = false;
-        let during = |_: &Unread| is_held |= one::<bool>(&mut client, &lock);
-        let stopped = Unread::at_each_message(&server, ("stranger", "", &comment), || (), during);
-        assert!(stopped > 0, "{view}");
-        is_held
-    };
-    assert!(is_held("public.visible"), "the client did not hold the lock of a visible view");
-    assert!(!is_held("ids_mutexes._mutex_3"));
 }
 
 /// PostgreSQL sends messages during a call where the settings of a session ask for them. A client
@@ -895,9 +783,10 @@ fn copy_shard(server: &Server, from: &str, to: &str, role: &str) {
     server.run("psql", &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", role, "-d", to, "-f", dump]);
 }
 
-/// A shard goes to a database with the library and back by dump. Ids continue above the old ones,
-/// also for a role that is only a writer.
+/// A shard goes to a database with the library and back by dump, and outlasts the functions of the
+/// portable edition. Ids continue above the old ones, also for a role that is only a writer.
 #[test]
+#[expect(clippy::too_many_lines, reason = "the commands of a page")]
 fn shards_go_to_the_library_and_back_by_dump() {
     let server = Server::start(&[("fsync", "off")]);
     install(&server);
@@ -907,7 +796,7 @@ fn shards_go_to_the_library_and_back_by_dump() {
         "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
          INSERT INTO insta5.photos (title) SELECT 'a' FROM generate_series(1, 100)",
     );
-    let mut last: i64 = one(&mut portable, "SELECT max(id) FROM insta5.photos");
+    let last: i64 = one(&mut portable, "SELECT max(id) FROM insta5.photos");
 
     for statement in [
         "CREATE ROLE writer LOGIN",
@@ -949,7 +838,6 @@ fn shards_go_to_the_library_and_back_by_dump() {
     run(&mut server.config("library").user("writer").connect(NoTls).unwrap(), write);
     let next: i64 = one(&mut library, newest);
     assert!(next > last, "{next} after {last}");
-    last = next;
 
     let mut back = as_installer("back");
     run(&mut back, &std::fs::read_to_string(of_project(FILE)).unwrap());
@@ -960,55 +848,23 @@ fn shards_go_to_the_library_and_back_by_dump() {
     run(&mut back, "SELECT ids.claim_shard(5)");
     assert!(one::<bool>(&mut back, can_generate));
     run(&mut writer, write);
-    assert!(one::<i64>(&mut back, newest) > last);
-}
+    let last: i64 = one(&mut back, newest);
+    assert!(last > next);
 
-/// A shard goes to a server with the library by logical replication, and back, while its rows keep
-/// their ids.
-#[test]
-fn shards_go_to_the_library_and_back_by_replication() {
-    let settings = [("fsync", "off"), ("wal_level", "logical")];
-    let (cloud, own) = (Server::start(&settings), Server::start(&settings));
-    install(&cloud);
-    let table =
-        "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text)";
-    let insert = "INSERT INTO insta5.photos (title) SELECT 'a' FROM generate_series(1, 500)";
-    let newest = "SELECT max(id) FROM insta5.photos";
-    let mut portable = connect_as(&cloud, "installer");
-    run(&mut portable, &format!("{table}; {insert}"));
-    let mut library = own.connect();
+    // The command of the page removes the functions and the defaults that call them. Rows and
+    // sequences stay, and the shard can be completed again.
+    run(&mut back, "SET client_min_messages = warning; DROP SCHEMA ids, ids_mutexes CASCADE");
+    assert_eq!(error_of(&mut back, write).0, "23502");
+    run(&mut back, &std::fs::read_to_string(of_project(FILE)).unwrap());
     run(
-        &mut library,
-        &format!(
-            "CREATE SCHEMA ids; CREATE EXTENSION instagram_id SCHEMA ids; SELECT ids.create_shard(5); {table}"
-        ),
+        &mut back,
+        "SELECT ids.create_shard(5, if_not_exists => true); SELECT ids.claim_shard(5);
+         ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()",
     );
-    // To the library.
-    run(&mut cloud.connect(), "CREATE PUBLICATION shard_5 FOR TABLE insta5.photos");
-    replication::subscribe(&own, "shard_5", &cloud);
-    run(&mut portable, insert);
-    replication::catch_up(&cloud, &own, "shard_5");
-    run(&mut library, "DROP SUBSCRIPTION shard_5");
-    let last: i64 = one(&mut portable, "SELECT last_id FROM ids.id_shards WHERE shard = 5");
-    run(&mut library, &format!("SELECT ids.advance_shard(5, {last}); {insert}"));
-    assert_eq!(one::<i64>(&mut library, "SELECT count(*) FROM insta5.photos"), 1500);
-    let newest_there: i64 = one(&mut library, newest);
-    assert!(newest_there > last);
-    // And back.
-    run(&mut portable, "TRUNCATE insta5.photos");
-    run(&mut library, "CREATE PUBLICATION back FOR TABLE insta5.photos");
-    replication::subscribe(&cloud, "back", &own);
-    replication::catch_up(&own, &cloud, "back");
-    run(&mut cloud.connect(), "DROP SUBSCRIPTION back");
-    let last: i64 = one(&mut library, "SELECT last_id FROM ids.id_shards WHERE shard = 5");
-    run(&mut portable, &format!("SELECT ids.advance_shard(5, {last}); {insert}"));
-    assert_eq!(one::<i64>(&mut portable, "SELECT count(*) FROM insta5.photos"), 2000);
-    assert!(
-        one::<i64>(
-            &mut portable,
-            "SELECT min(id) FROM (SELECT id FROM insta5.photos ORDER BY id DESC LIMIT 500) AS new"
-        ) > last
-    );
+    run(&mut back, write);
+    assert!(one::<i64>(&mut back, newest) > last);
+    assert_eq!(one::<i64>(&mut back, "SELECT count(*) FROM insta5.photos"), 103);
+    assert!(one::<bool>(&mut back, can_generate));
 }
 
 /// The file of a later version replaces the functions while sessions generate ids, and shards
@@ -1079,34 +935,4 @@ fn copies_are_recognized_without_the_system_identifier() {
     );
     run(&mut copy, "SELECT ids.claim_shard(5)");
     assert!(one::<bool>(&mut copy, can_generate));
-}
-
-/// The command of the page removes the functions and the defaults that call them. Rows and
-/// sequences stay, and a shard can be completed again.
-#[test]
-fn removal_keeps_rows_and_sequences() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
-    let mut installer = connect_as(&server, "installer");
-    run(
-        &mut installer,
-        "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
-         INSERT INTO insta5.photos (title) SELECT 'a' FROM generate_series(1, 100);
-         SET client_min_messages = warning; DROP SCHEMA ids, ids_mutexes CASCADE",
-    );
-    assert_eq!(
-        error_of(&mut installer, "INSERT INTO insta5.photos (title) VALUES ('b')").0,
-        "23502"
-    );
-    run(&mut installer, &std::fs::read_to_string(of_project(FILE)).unwrap());
-    run(
-        &mut installer,
-        "SELECT ids.create_shard(5, if_not_exists => true); SELECT ids.claim_shard(5);
-         ALTER TABLE insta5.photos ALTER id SET DEFAULT insta5.next_id()",
-    );
-    let last: i64 = one(&mut installer, "SELECT max(id) FROM insta5.photos");
-    let next = "INSERT INTO insta5.photos (title) VALUES ('b') RETURNING id";
-    assert!(one::<i64>(&mut installer, next) > last);
-    assert_eq!(one::<i64>(&mut installer, "SELECT count(*) FROM insta5.photos"), 101);
-    assert!(one::<bool>(&mut installer, "SELECT can_generate FROM ids.id_shards"));
 }

@@ -89,11 +89,42 @@ fn long_work() -> Vec<Work> {
     all
 }
 
+/// Takes over in copies of the database, one after the other, under the load of writers.
+fn take_over_in_copies(server: &Server) {
+    let mut library = server.connect_to("library");
+    let mut journal = Journal::new("many take-overs under load", Clock::Set);
+    for _ in 0..length(4, 100) {
+        run(&mut library, "DROP DATABASE IF EXISTS copy WITH (FORCE)");
+        run(&mut library, "CREATE DATABASE copy TEMPLATE postgres");
+        run(&mut library, "ALTER DATABASE copy SET search_path = public, ids");
+        let connect_as = |role: &str| server.config("copy").user(role).connect(postgres::NoTls);
+        run(&mut connect_as("installer").unwrap(), "SELECT claim_shard(5)");
+        let mut client = server.connect_to("copy");
+        run(&mut client, "SET lock_timeout = '1s'");
+        let (sessions, ()) = under_load(
+            || connect_as("writer"),
+            12,
+            &long_work(),
+            || {
+                for statement in [TAKE_OVER, UPDATE] {
+                    thread::sleep(Duration::from_millis(100));
+                    retry(&mut client, statement);
+                }
+                thread::sleep(Duration::from_millis(100));
+            },
+        );
+        journal.faults += 1;
+        journal.add(sessions);
+    }
+    journal.check();
+}
+
 /// Under the load of writers no statement fails, and no id repeats or goes back. Afterwards the
 /// database is one with the library: OIDs and defaults are as before.
 #[test]
 fn library_takes_over_while_sessions_generate_ids() {
     let server = server_with_both(&[("fsync", "off")]);
+    take_over_in_copies(&server);
     let kept = "SELECT (SELECT string_agg(oid::text, ' ' ORDER BY oid::regprocedure::text) FROM pg_proc
             WHERE pronamespace = 'ids'::regnamespace AND proname !~ '^_|^next_ids' AND oid::regprocedure::text IN (
                 SELECT unnest(string_to_array(current_setting('test.functions'), '|')))),
@@ -140,38 +171,6 @@ fn library_takes_over_while_sessions_generate_ids() {
     assert!(
         one::<i64>(&mut writer, "INSERT INTO insta5.photos DEFAULT VALUES RETURNING id") > last
     );
-}
-
-/// In many databases, one after the other.
-#[test]
-fn no_statement_fails_in_many_take_overs() {
-    let server = server_with_both(&[("fsync", "off")]);
-    let mut library = server.connect_to("library");
-    let mut journal = Journal::new("many take-overs under load", Clock::Set);
-    for _ in 0..length(4, 100) {
-        run(&mut library, "DROP DATABASE IF EXISTS copy WITH (FORCE)");
-        run(&mut library, "CREATE DATABASE copy TEMPLATE postgres");
-        run(&mut library, "ALTER DATABASE copy SET search_path = public, ids");
-        let connect_as = |role: &str| server.config("copy").user(role).connect(postgres::NoTls);
-        run(&mut connect_as("installer").unwrap(), "SELECT claim_shard(5)");
-        let mut client = server.connect_to("copy");
-        run(&mut client, "SET lock_timeout = '1s'");
-        let (sessions, ()) = under_load(
-            || connect_as("writer"),
-            12,
-            &long_work(),
-            || {
-                for statement in [TAKE_OVER, UPDATE] {
-                    thread::sleep(Duration::from_millis(100));
-                    retry(&mut client, statement);
-                }
-                thread::sleep(Duration::from_millis(100));
-            },
-        );
-        journal.faults += 1;
-        journal.add(sessions);
-    }
-    journal.check();
 }
 
 /// Statements that began before the take-over and end after it do not fail, also if a call has
@@ -452,6 +451,43 @@ fn names_do_not_change_while_an_installation_waits() {
     }
 }
 
+/// Each edition refuses to be installed beside the other. An upgrade of the portable edition keeps
+/// its shards, and gives no privilege to other roles.
+fn check_refusals_of_the_file(server: &Server) {
+    let mut client = server.connect();
+    // Also if its schema has another owner than its functions.
+    for owner in ["postgres", "installer"] {
+        run(&mut client, &format!("ALTER SCHEMA ids OWNER TO {owner}"));
+        let refused = error_of(&mut client, "CREATE EXTENSION instagram_id");
+        assert_eq!((&refused.0[..], &refused.1[..22]), ("55000", "the portable edition o"));
+    }
+    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
+    let before: i64 = one(&mut client, "SELECT insta5.next_id()");
+    let revoke = "REVOKE ALL ON id_shards FROM PUBLIC; REVOKE ALL ON FUNCTION id_seq FROM PUBLIC";
+    run(&mut connect_as(server, "installer"), &format!("{revoke}; {file}"));
+    assert!(one::<i64>(&mut client, "SELECT insta5.next_id()") > before);
+    // Another role cannot run the file where it is installed, and gets no privilege by an upgrade.
+    let mut mallory = connect_as(server, "mallory");
+    assert_eq!(error_of(&mut mallory, &file).0, "42P06");
+    run(&mut mallory, "ROLLBACK");
+    for statement in ["SELECT * FROM id_shards", "SELECT id_seq(5)"] {
+        assert_eq!(error_of(&mut mallory, statement).0, "42501", "{statement}");
+    }
+    run(
+        &mut client,
+        "GRANT SELECT ON id_shards TO PUBLIC; GRANT EXECUTE ON FUNCTION id_seq TO PUBLIC",
+    );
+    // Beside the library, also for its own installer. An object that only has a name of the
+    // portable edition is no obstacle.
+    let mut plain = server.connect_to("plain");
+    let library =
+        "CREATE SCHEMA ids_mutexes CREATE VIEW _mutex_0 AS SELECT; CREATE EXTENSION instagram_id";
+    run(&mut plain, library);
+    let refused = error_of(&mut plain, &file);
+    assert_eq!((&refused.0[..], &refused.1[..22]), ("55000", "extension instagram_id"));
+    run(&mut plain, "ROLLBACK; DROP EXTENSION instagram_id; DROP SCHEMA ids_mutexes CASCADE");
+}
+
 /// The roles that can take over, and the states that refuse it. Each refusal leaves the portable
 /// edition as it was.
 #[test]
@@ -486,6 +522,7 @@ fn take_over_is_refused_where_it_would_be_wrong() {
             "{role}: {statement}: {refused:?}"
         );
     }
+    check_refusals_of_the_file(&server);
     let mut plain = server.connect_to("plain");
     run(&mut plain, "CREATE SCHEMA ids");
     assert_eq!(error_of(&mut plain, TAKE_OVER).0, "55000");
@@ -497,19 +534,13 @@ fn take_over_is_refused_where_it_would_be_wrong() {
     assert_eq!(error_of(&mut client, UPDATE).0, "55006");
     run(&mut client, "ROLLBACK; SELECT insta5.next_id()");
     // Two sessions that install different editions at the same moment.
-    run(
-        &mut plain,
-        &format!(
-            "DROP SCHEMA ids; BEGIN; {}",
-            std::fs::read_to_string(of_project(FILE)).unwrap().replace("COMMIT;", "")
-        ),
-    );
+    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
+    run(&mut plain, &format!("DROP SCHEMA ids; BEGIN; {}", file.replace("COMMIT;", "")));
     assert_eq!(
         error_of(&mut server.connect_to("plain"), "CREATE EXTENSION instagram_id").0,
         "55006"
     );
     run(&mut plain, "ROLLBACK; BEGIN; CREATE EXTENSION instagram_id");
-    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
     assert_eq!(error_of(&mut server.connect_to("plain"), &file).0, "55006");
 
     // The installer can: the functions belong to a superuser, the schema stays his.
