@@ -139,36 +139,21 @@ fn crashes_under_calls_repeat_no_ids() {
     );
 }
 
-/// Recovery then does not replay the last record of the sequence.
+/// Each crash comes right after a checkpoint, so that recovery does not replay the last record of
+/// the sequence; without full_page_writes and with minimal WAL.
 #[test]
 fn crashes_after_checkpoints_repeat_no_ids() {
-    let server = Server::start(&[]);
-    setup(&mut server.connect());
-    let scenario = "failures right after checkpoints";
-    fail_under_load(scenario, &server, Start::AnHourAhead, length(5, 100), &calls(), "CHECKPOINT");
-}
-
-#[test]
-fn crashes_without_full_page_writes_repeat_no_ids() {
-    let server = Server::start(&[("full_page_writes", "off"), ("checkpoint_timeout", "30s")]);
+    let settings = [("full_page_writes", "off"), ("checkpoint_timeout", "30s")];
+    let server = Server::start(&[settings, MINIMAL_WAL].concat());
     setup_photos(&mut server.connect());
-    let scenario = "failures without full_page_writes";
     fail_under_load(
-        scenario,
+        "failures right after checkpoints",
         &server,
         Start::AnHourAhead,
         length(5, 100),
-        &inserts(),
+        &everything(),
         "CHECKPOINT",
     );
-}
-
-#[test]
-fn crashes_with_minimal_wal_repeat_no_ids() {
-    let server = Server::start(&MINIMAL_WAL);
-    setup(&mut server.connect());
-    let scenario = "failures with minimal WAL";
-    fail_under_load(scenario, &server, Start::AnHourAhead, length(5, 100), &calls(), "");
 }
 
 /// Kills the server repeatedly during recovery: at random moments of its start, and right after the
@@ -378,66 +363,12 @@ fn ids_up_to_the_end_of_a_wal_record_survive() {
     record.check();
 }
 
-/// Ways to read an id in a transaction whose commit waits for the flush, whatever the call itself
-/// did.
-const READS: [&str; 3] = [
-    "SELECT next_id(5)",
-    "BEGIN; SET LOCAL synchronous_commit = off; SELECT next_id(5); SET LOCAL synchronous_commit = on; COMMIT",
-    "SELECT hasty()",
-];
-
-/// A transaction writes a WAL record and does not commit; the values that the record covers then
-/// serve transactions that only read: one of another session while the first is open, or one of its
-/// own session after a rollback. Their ids are durable when these transactions end. Ahead of the
-/// clock, so that the clock cannot hide a loss, and without other processes that flush WAL.
-#[test]
-fn ids_only_read_survive() {
-    let scenarios = [("read beside another", false), ("read after a rollback", true)];
-    for ((scenario, rolled_back), read) in
-        scenarios.iter().flat_map(|scenario| READS.map(|read| (scenario, read)))
-    {
-        // Second case: the session has already used the record, in a transaction with
-        // synchronous_commit = off.
-        for is_second in [false, true] {
-            let server = Server::start(&[("wal_writer_delay", "10s"), ("autovacuum", "off")]);
-            let (mut a, mut b) = (server.connect(), server.connect());
-            setup(&mut a);
-            run(&mut a, "CREATE FUNCTION hasty() RETURNS bigint LANGUAGE plpgsql SET synchronous_commit = off
-                 AS 'BEGIN RETURN next_id(5); END'");
-            let mut record =
-                Record::new(format!("a crash after an id {scenario}: {read}"), &server);
-            record.receive(&mut b, "SELECT next_id(5)");
-            set_an_hour_ahead(&mut a, "insta5.table_id_seq");
-            record.receive(&mut b, "SELECT next_id(5)");
-            let end_of_wal = |client: &mut Client| -> String {
-                one(client, "SELECT pg_current_wal_insert_lsn()::text")
-            };
-            let before = end_of_wal(&mut b);
-            run(&mut a, "BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)");
-            assert_ne!(end_of_wal(&mut b), before, "a record, by a transaction that stays open");
-            let reader = if *rolled_back {
-                run(&mut a, "ROLLBACK");
-                &mut a
-            } else {
-                &mut b
-            };
-            if is_second {
-                run(
-                    reader,
-                    "SET synchronous_commit = off; SELECT next_id(5); RESET synchronous_commit",
-                );
-            }
-            record.receive(reader, read);
-            record.crash();
-            record.receive(&mut server.connect(), "SELECT next_id(5)");
-            record.check();
-        }
-    }
-}
-
-/// Ids of transactions that change `synchronous_commit`, or end in an unusual one, and whose commit
-/// waits for the flush, are below those after a crash. Ahead of the clock, so that the clock cannot
-/// hide a loss.
+/// Ids of transactions that only read them, change `synchronous_commit` or end in an unusual way,
+/// and whose commit waits for the flush, are below those after a crash. A WAL record of another
+/// transaction, which has not committed, covers their values: one of another session, or one of the
+/// same session, which is rolled back. In the second case the session has already used the record,
+/// in a transaction with `synchronous_commit = off`. Ahead of the clock, so that the clock cannot
+/// hide a loss, and without other processes that flush WAL.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a list of transactions")]
 fn ids_of_unusual_transactions_survive_a_crash() {
@@ -445,6 +376,8 @@ fn ids_of_unusual_transactions_survive_a_crash() {
     let on = "SET LOCAL synchronous_commit = on";
     let keep = "PERFORM set_config('x.id', next_id(5)::text, false)";
     let kept = "SELECT current_setting('x.id')::bigint";
+    // It writes a record of its own.
+    let roll_back = "BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000); ROLLBACK";
     let ways: Vec<String> = vec![
         format!("BEGIN; {off}; SAVEPOINT s; SELECT next_id(5); ROLLBACK TO s; {on}; COMMIT"),
         format!("BEGIN; SAVEPOINT s; {off}; SELECT next_id(5); ROLLBACK TO s; COMMIT"),
@@ -466,9 +399,13 @@ fn ids_of_unusual_transactions_survive_a_crash() {
         "SET synchronous_commit = off || SELECT next_id(5) || RESET synchronous_commit || SELECT next_id(5)".into(),
         "SET synchronous_commit = off; BEGIN; SELECT next_id(5); RESET synchronous_commit; COMMIT".into(),
         "SET synchronous_commit = off || DO $$ BEGIN PERFORM next_id(5); END $$ || RESET synchronous_commit || SELECT next_id(5)".into(),
+        "SELECT next_id(5)".into(),
         "SELECT hasty()".into(),
-        // It writes a record of its own.
-        "BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000); ROLLBACK || SELECT next_id(5)".into(),
+        format!("BEGIN; {off}; SELECT next_id(5); {on}; COMMIT"),
+        format!("{roll_back} || SELECT next_id(5)"),
+        format!("{roll_back} || SELECT hasty()"),
+        format!("{roll_back} || BEGIN; {off}; SELECT next_id(5); {on}; COMMIT"),
+        format!("{roll_back} || SET synchronous_commit = off || SELECT next_id(5) || RESET synchronous_commit || SELECT next_id(5)"),
         "SELECT ids FROM next_ids(5, 10) AS ids".into(),
     ];
     let server = Server::start(&[
@@ -495,7 +432,10 @@ fn ids_of_unusual_transactions_survive_a_crash() {
                 &mut b,
                 "SET synchronous_commit = off; SELECT next_id(6); RESET synchronous_commit",
             );
+            let end_of_wal = "SELECT pg_current_wal_insert_lsn()::text";
+            let before: String = one(&mut b, end_of_wal);
             run(&mut a, "BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)");
+            assert_ne!(one::<String>(&mut b, end_of_wal), before, "a record");
             if is_second {
                 run(
                     &mut b,
