@@ -3,8 +3,8 @@
 use crate::portable::connect_as;
 use crate::sessions::name_in_defaults;
 use instagram_id_live::*;
+use postgres::Client;
 use postgres::error::SqlState;
-use postgres::{Client, NoTls};
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -547,33 +547,6 @@ fn row_of_a_schema_is_found_again_after_vacuum_full() {
     });
 }
 
-/// A role that may create objects in one schema keeps a transaction open in which it has created a
-/// shard. Calls for numbers that share its lock wait for ten seconds, not longer.
-#[test]
-fn lock_on_a_shard_number_is_waited_for_with_a_limit() {
-    let server = Server::start(&[("fsync", "off")]);
-    let (mut client, mut holder) = (server.connect(), server.connect());
-    run(
-        &mut client,
-        "CREATE EXTENSION instagram_id; CREATE ROLE eve; CREATE SCHEMA one; GRANT USAGE, CREATE ON SCHEMA one TO eve",
-    );
-    run(&mut client, &original_of_shard(5));
-    run(
-        &mut holder,
-        "SET SESSION AUTHORIZATION eve; BEGIN; SELECT create_shard(261, 'one', if_not_exists => true)",
-    );
-    for (call, number) in
-        [("create_shard(517)", 517), ("adopt_shard(5)", 5), ("adopt_shard(NULL, 'insta5')", 5)]
-    {
-        let error = error_of(&mut client, &format!("SELECT {call}"));
-        let message = error.1.lines().next().unwrap_or_default();
-        let locked = format!("could not obtain the lock on shard number {number}");
-        assert_eq!((error.0.as_str(), message), ("55P03", locked.as_str()), "{call}");
-    }
-    run(&mut holder, "COMMIT");
-    one::<i64>(&mut client, "SELECT starts_above FROM adopt_shard(5)");
-}
-
 /// A table that becomes a view while `adopt_table` waits for it is not read as a table. From
 /// PostgreSQL 16 on a rule cannot do that, and the table is another relation by then.
 #[test]
@@ -759,50 +732,6 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     );
 }
 
-/// A database in which PUBLIC has no EXECUTE on new functions: the extension grants it on the
-/// functions that inserts call. An extension installed before that reports at an adoption what to
-/// grant.
-#[test]
-fn default_privileges_do_not_break_inserts() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(
-        &mut client,
-        "CREATE ROLE app LOGIN;
-             CREATE SCHEMA ids;
-             ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
-             CREATE EXTENSION instagram_id SCHEMA ids",
-    );
-    run(&mut client, &original_of_shard(5));
-    run(
-        &mut client,
-        "CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id(), n int);
-             GRANT USAGE ON SCHEMA insta5 TO app;
-             GRANT USAGE ON SEQUENCE insta5.table_id_seq TO app;
-             GRANT EXECUTE ON FUNCTION insta5.next_id() TO app;
-             GRANT INSERT ON insta5.photos TO app",
-    );
-    let mut app = server.config("postgres").user("app").connect(NoTls).unwrap();
-    let insert = "INSERT INTO insta5.photos (n) VALUES (1)";
-    run(&mut app, insert);
-    one::<i64>(&mut client, "SELECT starts_above FROM ids.adopt_shard(5)");
-    run(&mut app, insert);
-    one::<String>(&mut client, "SELECT ids.unadopt_shard(5)::text");
-
-    run(&mut client, "REVOKE EXECUTE ON FUNCTION ids.shard_next_id FROM PUBLIC");
-    let (state, _, hint) = error_of(&mut client, "SELECT ids.adopt_shard(5)");
-    assert_eq!(state, "42501");
-    let grant =
-        hint.strip_prefix("Use ").and_then(|hint| hint.strip_suffix('.')).expect("a statement");
-    run(&mut app, insert);
-    run(&mut client, grant);
-    one::<i64>(&mut client, "SELECT starts_above FROM ids.adopt_shard(5)");
-    run(&mut app, insert);
-    // The view is readable by every role with USAGE on the schema.
-    run(&mut client, "GRANT USAGE ON SCHEMA ids TO app");
-    assert_eq!(texts(&mut app, "SELECT concat(shard, reason) FROM ids.id_shards"), ["5"]);
-}
-
 /// Two functions of one shard, each with its own sequence, are adopted while writers insert through
 /// both: no id is repeated in a table, no insert fails, and the new ids are above the old ones.
 #[test]
@@ -902,18 +831,16 @@ fn event_trigger_refuses_a_replaced_function() {
     run(&mut client, &original_function("insta5", 5, ORIGINAL_EPOCH_MS));
     run(&mut client, "ALTER EVENT TRIGGER keep_shards ENABLE; SELECT unadopt_shard(5)");
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM id_shards WHERE shard = 5"), 0);
+    check_shards_of_other_roles(&mut client);
 }
 
 /// The event trigger refuses no function that another role than the owner of the shard owns: any
-/// role that can create functions in a schema can define a shard there.
-#[test]
-fn event_trigger_of_the_page_ignores_shards_of_other_roles() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    run(&mut client, &format!("CREATE EXTENSION instagram_id; {}", keep_shards()));
+/// role that can create functions in a schema can define a shard there. It also refuses one that
+/// replaces an adopted function beside the shard of another role.
+fn check_shards_of_other_roles(client: &mut Client) {
     let replace = "CREATE OR REPLACE FUNCTION util.next_id() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'";
     run(
-        &mut client,
+        client,
         &format!(
             "CREATE ROLE app; CREATE SCHEMA util AUTHORIZATION app; SET ROLE app; {replace}; RESET ROLE;
              CREATE ROLE mallory; GRANT ALL ON SCHEMA util TO mallory; SET ROLE mallory; CREATE SEQUENCE util.s;
@@ -922,28 +849,21 @@ fn event_trigger_of_the_page_ignores_shards_of_other_roles() {
              RESET ROLE"
         ),
     );
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM id_shards WHERE shard = 9"), 1);
-    run(&mut client, &format!("SET ROLE app; {replace}; RESET ROLE; {replace}"));
-}
+    assert_eq!(one::<i64>(client, "SELECT count(*) FROM id_shards WHERE shard = 9"), 1);
+    run(client, &format!("SET ROLE app; {replace}; RESET ROLE; {replace}"));
 
-/// It also refuses one that replaces an adopted function beside the shard of another role.
-#[test]
-fn event_trigger_of_the_page_keeps_a_function_beside_a_shard_of_another_role() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
     let photo_id = original_function("insta6", 6, ORIGINAL_EPOCH_MS)
         .replace("next_id(", "photo_id(")
         .replace("table_id_seq", "photo_seq");
     run(
-        &mut client,
+        client,
         &format!(
-            "CREATE EXTENSION instagram_id; CREATE ROLE tenant; GRANT CREATE ON DATABASE postgres TO tenant;
+            "DROP SCHEMA insta6 CASCADE; CREATE ROLE tenant; GRANT CREATE ON DATABASE postgres TO tenant;
              SET ROLE tenant; SELECT create_shard(6); RESET ROLE; CREATE SEQUENCE insta6.photo_seq; {photo_id}
-             SELECT adopt_shard(6, function => 'insta6.photo_id()'); {}",
-            keep_shards()
+             SELECT adopt_shard(6, function => 'insta6.photo_id()')"
         ),
     );
-    let (state, message, _) = error_of(&mut client, &photo_id);
+    let (state, message, _) = error_of(client, &photo_id);
     assert_eq!(state, "P0001", "{message}");
 }
 
@@ -1001,32 +921,6 @@ fn statement_of_the_page_creates_a_function_for_its_owner_only() {
     let owner =
         "SELECT proowner::regrole::text FROM pg_proc WHERE oid = 'insta5.photo_id()'::regprocedure";
     assert_eq!(one::<String>(&mut client, owner), "\"It's \"\"m\"");
-}
-
-/// A role holds a lock on a table of its own whose default calls the function. The adoption and its
-/// dry run end, and name the table.
-#[test]
-fn locked_table_is_named() {
-    let (server, mut owner) = with_shard();
-    run(
-        &mut owner,
-        &format!(
-            "{}; CREATE ROLE mallory LOGIN; CREATE SCHEMA mal AUTHORIZATION mallory; GRANT USAGE ON SCHEMA insta7 TO mallory;
-             CREATE TABLE insta7.photos (id bigint DEFAULT insta7.next_id());
-             SET ROLE mallory; CREATE TABLE mal.own (id bigint DEFAULT insta7.next_id()); RESET ROLE",
-            original_of_shard(7)
-        ),
-    );
-    let mut mallory = server.config("postgres").user("mallory").connect(NoTls).unwrap();
-    run(&mut mallory, "BEGIN; LOCK TABLE mal.own");
-    run(&mut owner, "SET statement_timeout = '25s'");
-    for statement in ["SELECT adopt_shard(7, dry_run => true)", "SELECT adopt_shard(7)"] {
-        let (state, message, _) = error_of(&mut owner, statement);
-        assert_eq!(state, "55P03", "{statement}: {message}");
-        assert!(message.contains("mal.own") && !message.contains("insta7.photos"), "{message}");
-    }
-    run(&mut mallory, "ROLLBACK");
-    run(&mut owner, "SELECT adopt_shard(7)");
 }
 
 /// Runs `f`, and this statement every 10 ms meanwhile. Returns the longest time that it took.
@@ -1179,29 +1073,6 @@ fn locks_of_others_delay_nobody() {
         run(&mut owner, statement);
     }
     assert!(!server.log().contains("you don't own a lock"), "{}", server.log());
-}
-
-/// A call converts the tables of one role, and no table is locked while those of another role are
-/// waited for.
-#[test]
-fn tables_are_not_locked_while_those_of_other_roles_are_waited_for() {
-    let (server, mut owner) = with_shard();
-    run(
-        &mut owner,
-        "DO $$ BEGIN FOR n IN 1..4 LOOP
-             EXECUTE format('CREATE ROLE r%s; GRANT ALL ON SCHEMA insta5 TO r%1$s; SET ROLE r%1$s', n);
-             EXECUTE format('CREATE TABLE insta5.t%s (id bigint DEFAULT insta5.next_id())', n);
-             RESET ROLE;
-         END LOOP; END $$;
-         CREATE TABLE insta5.own (id bigint DEFAULT insta5.next_id())",
-    );
-    let mut reader = server.connect();
-    run(&mut reader, "BEGIN; SELECT FROM insta5.own, insta5.t1, insta5.t3, insta5.t4");
-    let (converted, longest) = with_longest(&server, "SELECT count(*) FROM insta5.t2", || {
-        texts(&mut owner, "SELECT table_name::text FROM convert_defaults_to_triggers(5)")
-    });
-    assert_eq!(converted, ["insta5.t2"]);
-    assert!(longest < Duration::from_secs(1), "{longest:?}");
 }
 
 /// A role with INSERT on a table creates thousands of views, each on the one before, and permits
