@@ -5,7 +5,7 @@ use instagram_id_live::*;
 use postgres::{Client, NoTls};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 const SESSIONS: usize = 6;
 const STEPS: [f64; 10] = [1.0, -1.0, HOUR, -HOUR, 0.0, DAY, -DAY, 30.0, -2.0 * DAY, 0.0];
@@ -16,60 +16,6 @@ fn server() -> Server {
 
 fn ahead_in_view(client: &mut Client) -> f64 {
     one(client, "SELECT extract(epoch FROM ahead)::float8 FROM id_shards WHERE shard = 5")
-}
-
-fn machine_us() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64
-}
-
-/// The clock of the tests: exact to the microsecond and effective at once, in a running session and
-/// in a program that it starts.
-#[test]
-fn all_time_functions_return_the_set_clock() {
-    let server = server();
-    let mut client = server.connect();
-    run(&mut client, "CREATE TABLE shown (s text)");
-    // Each of the functions that read the time, and their precision.
-    let sources = [
-        // gettimeofday
-        ("SELECT 1", "SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint", 1),
-        // time
-        (
-            "CHECKPOINT",
-            "SELECT (extract(epoch FROM checkpoint_time) * 1e6)::bigint FROM pg_control_checkpoint()",
-            1_000_000,
-        ),
-        // clock_gettime; a wrong nanoseconds field would have more digits, or a sign
-        (
-            "TRUNCATE shown; COPY shown FROM PROGRAM 'date +%s.%N'",
-            "SELECT (substring(s, '^\\d+\\.\\d{9}$')::numeric * 1e6)::bigint FROM shown",
-            1,
-        ),
-    ];
-    // With these fractions the seconds are carried in both directions, whenever the test runs.
-    let offsets = [
-        0.0,
-        0.999_999,
-        -0.999_999,
-        -0.000_001,
-        20.0 * YEAR + 0.999_999,
-        -20.0 * YEAR - 0.999_999,
-        0.0,
-    ];
-    for offset in offsets {
-        server.set_clock(offset);
-        for (ask, answer, exact_to) in sources {
-            let before = machine_us();
-            run(&mut client, ask);
-            let shown = one::<i64>(&mut client, answer);
-            let after = machine_us();
-            let machine = shown - (offset * 1e6).round() as i64;
-            assert!(
-                (before - exact_to..=after).contains(&machine),
-                "{offset}: {ask}: {shown} between {before} and {after}"
-            );
-        }
-    }
 }
 
 #[test]
@@ -262,34 +208,6 @@ fn clock_set_to_the_end_is_followed_by_a_crash() {
     run(&mut client, way_back);
     let after: i64 = one(&mut client, "SELECT next_id(5)");
     assert!(after > before && lead(&mut client, after) < 1.0, "{after} after {before}");
-}
-
-/// If the clock shows a time that no id can have, a sequence without a usable last value refuses;
-/// it works again when the clock is right.
-#[test]
-fn clock_out_of_range_is_refused_without_harm() {
-    let server = server();
-    let mut client = server.connect();
-    setup(&mut client);
-    run(&mut client, "CREATE SEQUENCE unused");
-    let mut journal = Journal::new("clock before the epoch and past the end", Clock::Set);
-    let mut received = Received::default();
-    received.run(&mut client, "SELECT next_id(5)").unwrap();
-    server.set_clock(-20.0 * YEAR);
-    received.run(&mut client, "SELECT next_ids(5, 3000)").unwrap();
-    assert_eq!(error_of(&mut client, "SELECT next_id(5, 'unused')").0, "22008");
-    server.set_clock(25.0 * YEAR);
-    for refused in ["SELECT next_id(5)", "SELECT next_ids(5, 10)", "SELECT next_id(5, 'unused')"] {
-        assert_eq!(error_of(&mut client, refused).0, "2200H", "{refused}");
-    }
-    server.set_clock(0.0);
-    received.run(&mut client, "SELECT next_ids(5, 3000)").unwrap();
-    assert!(lead(&mut client, *received.ids.last().unwrap()) < 4.0);
-    journal.faults = 3;
-    journal.is_complete = true;
-    journal.add([received]);
-    journal.check();
-    one::<i64>(&mut client, "SELECT next_id(5, 'unused')");
 }
 
 /// The wait of `unadopt_shard()` for the clock has a limit by another clock.

@@ -157,6 +157,12 @@ SELECT id_time(next_id(77)) BETWEEN now() - interval '1 second' AND now() + inte
 CREATE SEQUENCE errors.old;
 SELECT message, regexp_replace(detail, 'at [^.]*(\.\d+)?\S*\.', 'at (now).') AS detail, state, hint
 FROM raises('SELECT next_id(77, ''errors.old'', ''1980-01-01'')');
+-- A sequence in use continues: with a clock before the epoch, and once the clock is no longer past the end.
+SET client_min_messages = error;
+SELECT id_shard(next_id(77, 'insta77.table_id_seq', '2999-01-01'));
+RESET client_min_messages;
+SELECT state FROM raises('SELECT next_id(77, ''insta77.table_id_seq'', ''1980-01-01'')');
+SELECT id_time(next_id(77)) BETWEEN now() - interval '1 second' AND now() + interval '1 second';
 
 -- A shard that exists already.
 SELECT * FROM raises('SELECT create_shard(77)');
