@@ -386,7 +386,6 @@ fn raw_functions_are_in_one_file() {
     assert_eq!(files, ["src/pg/raw.rs"]);
 }
 
-/// The core crate does not depend on PostgreSQL, so the compiler ensures that it does not use it.
 /// A program that the script does not name would never run.
 #[test]
 fn each_test_program_of_core_is_run() {
@@ -397,6 +396,7 @@ fn each_test_program_of_core_is_run() {
     }
 }
 
+/// The compiler then ensures that the core crate does not use PostgreSQL.
 #[test]
 fn core_does_not_depend_on_postgresql() {
     assert!(!read("core/Cargo.toml").contains("pgrx"));
