@@ -161,30 +161,6 @@ fn fail_over(scenario: &str, settings: &[(&str, &str)], is_ahead: bool, failover
     assert_eq!(lost > 0, !is_synchronous, "{scenario}: {lost} acknowledged rows lost");
 }
 
-/// The view shows that a standby generates no ids, and shows the last id of its primary.
-#[test]
-fn view_shows_a_standby() {
-    let primary = Server::start(&[("fsync", "off")]);
-    settle(&primary, false);
-    let state = "SELECT concat_ws(' ', last_id IS NOT NULL, can_generate, reason) FROM id_shards";
-    assert_eq!(texts(&mut primary.connect(), state), ["t t"]);
-    let standby = standby_of(&primary);
-    let mut client = standby.connect();
-    standby.wait_until("SELECT count(*) = 1 FROM id_shards");
-    assert_eq!(texts(&mut client, state), ["t f this server is a standby"]);
-    let (code, ..) = error_of(&mut client, "SELECT next_id(5)");
-    assert_eq!(code, "25006");
-    promote(&standby);
-    assert_eq!(texts(&mut client, state), ["t t"]);
-    one::<i64>(&mut client, "SELECT next_id(5)");
-}
-
-#[test]
-fn synchronous_failover_repeats_no_ids() {
-    let failovers = length(1, 15);
-    fail_over("failover, synchronous", &[SYNCHRONOUS, IMPATIENT], false, failovers);
-}
-
 /// Here no guarantee depends on the clock. Commits wait until the standby has applied them; a
 /// session that only reads an id waits until the standby has the WAL, from which it continues.
 #[test]
@@ -200,21 +176,26 @@ fn asynchronous_failover_repeats_no_ids() {
     fail_over("failover, asynchronous", &[IMPATIENT], false, failovers);
 }
 
-/// A primary whose synchronous standby is disconnected and lacks the last WAL record of the shard,
-/// which an open transaction has written. Ahead of the clock, so that the clock cannot hide a loss.
-struct Away {
+/// A primary whose synchronous standby can be disconnected. Ahead of the clock, so that the clock
+/// cannot hide a loss.
+struct Pair {
     primary: Server,
     standby: Server,
     /// The connection string of the primary for the standby.
     conninfo: String,
+}
+
+/// The sessions of a primary whose disconnected standby lacks the last WAL record of the shard,
+/// which an open transaction has written.
+struct Sessions {
     /// The session of the open transaction.
     writer: Client,
     /// A session that has not seen the record.
     other: Client,
 }
 
-impl Away {
-    fn new() -> Away {
+impl Pair {
+    fn start() -> Pair {
         let primary = Server::start(&[
             SYNCHRONOUS,
             IMPATIENT,
@@ -227,10 +208,15 @@ impl Away {
             AS 'BEGIN RETURN next_id(5); END'";
         run(&mut primary.connect(), &format!("{ALONE}; {hasty}"));
         let standby = standby_of(&primary);
-        let (mut writer, mut other) = (primary.connect(), primary.connect());
-        one::<i64>(&mut other, "SELECT next_id(5)");
         let conninfo = one(&mut standby.connect(), "SHOW primary_conninfo");
-        cut_off(&standby, &primary);
+        Pair { primary, standby, conninfo }
+    }
+
+    /// Disconnects the standby, which then lacks a record.
+    fn disconnect(&self) -> Sessions {
+        let (mut writer, mut other) = (self.primary.connect(), self.primary.connect());
+        one::<i64>(&mut other, "SELECT next_id(5)");
+        cut_off(&self.standby, &self.primary);
         let end_of_wal = "SELECT pg_current_wal_insert_lsn()::text";
         let before: String = one(&mut other, end_of_wal);
         run(&mut writer, "BEGIN; SELECT count(next_id(5)) FROM generate_series(1, 60000)");
@@ -239,21 +225,25 @@ impl Away {
             before,
             "a record, by a transaction that stays open"
         );
-        Away { primary, standby, conninfo, writer, other }
+        Sessions { writer, other }
     }
 
-    /// Kills the primary, and checks that the standby's next id is above those received.
-    fn fail_over(self, scenario: &str, received: Received) {
-        self.primary.crash();
-        promote(&self.standby);
-        let mut client = self.standby.connect();
-        run(&mut client, ALONE);
-        let mut after = Received::default();
-        after.run(&mut client, "SELECT next_id(5)").unwrap();
-        let mut journal = Journal::new(scenario, Clock::Set);
-        journal.faults = 1;
-        journal.add([received, after]);
-        journal.check();
+    /// Runs `work` in a session, checks that it waits for the standby, and connects that again.
+    fn check_waits<T: Send>(
+        &self,
+        what: &str,
+        session: &mut Client,
+        work: impl FnOnce(&mut Client) -> T + Send,
+    ) -> T {
+        let pid: i32 = one(session, "SELECT pg_backend_pid()");
+        thread::scope(|scope| {
+            let work = scope.spawn(|| work(session));
+            let waits = waits_for_standby(&self.primary, pid, || work.is_finished());
+            set_primary(&self.standby, &self.conninfo);
+            let result = work.join().unwrap();
+            assert!(waits, "{what}: the standby lacks the record");
+            result
+        })
     }
 }
 
@@ -397,30 +387,31 @@ fn wait_until_commits_wait(primary: &Server) {
 /// disconnected.
 #[test]
 fn ids_only_read_reach_a_synchronous_standby() {
+    let pair = Pair::start();
+    let mut received = Received::default();
     for Reader { scenario, is_rolled_back, first, reads } in READERS {
-        let mut away = Away::new();
+        let Sessions { mut writer, mut other } = pair.disconnect();
         let reader = if is_rolled_back {
-            run(&mut away.writer, "ROLLBACK");
-            &mut away.writer
+            run(&mut writer, "ROLLBACK");
+            &mut writer
         } else {
-            &mut away.other
+            &mut other
         };
-        first(&away.primary, reader);
-        let pid: i32 = one(reader, "SELECT pg_backend_pid()");
-        let received = thread::scope(|scope| {
-            let reading = scope.spawn(move || {
-                let mut received = Received::default();
-                received.run(reader, reads).map(|()| received)
-            });
-            // If the session does not wait, it has its result while the standby lacks the record;
-            // the failover then shows the fault.
-            if waits_for_standby(&away.primary, pid, || reading.is_finished()) {
-                set_primary(&away.standby, &away.conninfo);
-            }
-            reading.join().unwrap().unwrap()
-        });
-        away.fail_over(scenario, received);
+        first(&pair.primary, reader);
+        let read = |reader: &mut Client| received.run(reader, reads);
+        pair.check_waits(scenario, reader, read).unwrap();
+        pair.primary
+            .wait_until("SELECT count(*) = 1 FROM pg_stat_replication WHERE state = 'streaming'");
     }
+    pair.primary.crash();
+    promote(&pair.standby);
+    let mut client = pair.standby.connect();
+    run(&mut client, ALONE);
+    received.run(&mut client, "SELECT next_id(5)").unwrap();
+    let mut journal = Journal::new("failover, ids only read", Clock::Set);
+    journal.faults = 1;
+    journal.add([received]);
+    journal.check();
 }
 
 /// A standby refuses to generate ids or change shards; functions that only read work.
@@ -458,13 +449,18 @@ fn standby_refuses_until_it_is_promoted() {
     ] {
         assert_eq!(error_of(&mut replica, refused).0, "25006", "{refused}");
     }
-    // The view works; an unlogged sequence has no file on a standby.
+    // The view works, and shows that a standby generates no ids. An unlogged sequence has no file
+    // on a standby.
     let seen = replica.query("SELECT shard, last_id FROM id_shards", &[]).unwrap();
     let seen: Vec<(i32, Option<i64>)> = seen.iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!((seen.len(), seen[0].0, seen[1]), (2, 5, (6, None)));
     assert!(seen[0].1 >= Some(last));
+    let state = "SELECT concat_ws(' ', can_generate, reason) FROM id_shards WHERE shard = 5";
+    assert_eq!(texts(&mut client, state), ["t"]);
+    assert_eq!(texts(&mut replica, state), ["f this server is a standby"]);
     primary.crash();
     assert!(one::<bool>(&mut replica, "SELECT pg_promote()"));
+    assert_eq!(texts(&mut replica, state), ["t"]);
     let next: i64 = one(&mut replica, "SELECT next_id(5)");
     assert!(next > last, "{next} on the new primary, {last} on the old one");
 }
@@ -584,17 +580,8 @@ fn point_in_time_recovery_ahead_of_the_clock_repeats_no_ids() {
 /// node.
 #[test]
 fn closed_copy_reaches_a_synchronous_standby() {
-    let mut away = Away::new();
-    let other = &mut away.other;
-    let pid: i32 = one(other, "SELECT pg_backend_pid()");
-    thread::scope(|scope| {
-        let closing =
-            scope.spawn(|| other.query("SELECT _close_sequence('insta5.table_id_seq', 1, 1)", &[]));
-        assert!(
-            waits_for_standby(&away.primary, pid, || closing.is_finished()),
-            "closed without the standby"
-        );
-        set_primary(&away.standby, &away.conninfo);
-        closing.join().unwrap().unwrap();
-    });
+    let pair = Pair::start();
+    let mut sessions = pair.disconnect();
+    let close = "SELECT _close_sequence('insta5.table_id_seq', 1, 1)";
+    pair.check_waits("close", &mut sessions.other, |other| run(other, close));
 }
