@@ -8,6 +8,7 @@ use crate::server::Server;
 use postgres::{Client, NoTls};
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A coordinator and its workers, with the extension in the database `postgres` of each.
 pub struct Emulated {
@@ -15,6 +16,8 @@ pub struct Emulated {
     pub nodes: Vec<Server>,
     /// The commands that each node runs on others.
     commands: Vec<Commands>,
+    /// A session on each node: see [`Emulated::session`].
+    sessions: Vec<Mutex<Client>>,
     state: Mutex<State>,
 }
 
@@ -95,14 +98,31 @@ impl Emulated {
     }
 
     fn start_of(workers: usize, start: impl Fn() -> Server + Sync) -> Emulated {
-        let nodes = crate::in_parallel(workers + 1, |_| emulate(start()));
-        let (nodes, commands): (Vec<_>, Vec<_>) = nodes.into_iter().unzip();
-        let groups = i32::try_from(nodes.len()).unwrap();
+        let emulated = crate::in_parallel(workers + 1, |_| emulate(start()));
+        let groups = i32::try_from(emulated.len()).unwrap();
         let members = (0..groups).map(|group| Some((group, true))).collect();
-        let state = State { members, groups, ran: vec![0; nodes.len()], ..State::default() };
-        let cluster = Emulated { nodes, commands, state: state.into() };
+        let state = State { members, groups, ran: vec![0; emulated.len()], ..State::default() };
+        let (nodes, commands, sessions) = (vec![], vec![], vec![]);
+        let mut cluster = Emulated { nodes, commands, sessions, state: state.into() };
+        emulated.into_iter().for_each(|node| cluster.push(node));
         cluster.announce_everywhere();
         cluster
+    }
+
+    fn push(&mut self, (node, commands, session): (Server, Commands, Client)) {
+        self.nodes.push(node);
+        self.commands.push(commands);
+        self.sessions.push(session.into());
+    }
+
+    /// The session in which the cluster itself works on a node, for what needs no session of its
+    /// own. A new one after the node was down.
+    pub fn session(&self, node: usize) -> MutexGuard<'_, Client> {
+        let mut session = self.sessions[node].lock().unwrap_or_else(PoisonError::into_inner);
+        if session.is_valid(Duration::from_secs(60)).is_err() {
+            *session = self.nodes[node].connect();
+        }
+        session
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -111,9 +131,7 @@ impl Emulated {
 
     /// Starts one more worker.
     pub fn grow(&mut self) {
-        let (node, commands) = emulate(Server::start_with_one_database(SETTINGS));
-        self.nodes.push(node);
-        self.commands.push(commands);
+        self.push(emulate(Server::start_with_one_database(SETTINGS)));
         let mut state = self.state();
         state.members.push(None);
         state.ran.push(0);
@@ -177,7 +195,15 @@ impl Emulated {
 
     /// Distributes a schema, with its tables on this node.
     pub fn distribute(&self, schema: &str, home: usize) {
-        self.decide_move(schema, Some(home));
+        self.distribute_together([schema], home);
+    }
+
+    pub fn distribute_together<S: AsRef<str>>(
+        &self,
+        schemas: impl IntoIterator<Item = S>,
+        home: usize,
+    ) {
+        self.decide_moves(schemas, home);
         self.members().for_each(|node| self.catch_up(node));
         self.announce_everywhere();
     }
@@ -188,16 +214,19 @@ impl Emulated {
         self.announce_everywhere();
     }
 
-    /// Moves a distributed schema; every node has received the move when this returns.
+    /// Moves a distributed schema; every node that is not down has received the move when this
+    /// returns.
     pub fn move_schema(&self, schema: &str, to: usize) {
-        self.decide_move(schema, Some(to));
+        self.move_together([schema], to);
+    }
+
+    pub fn move_together<S: AsRef<str>>(&self, schemas: impl IntoIterator<Item = S>, to: usize) {
+        self.decide_moves(schemas, to);
         self.announce_everywhere();
     }
 
-    /// Same while one node is down, which does not receive the move.
-    pub fn move_schema_without(&self, schema: &str, to: usize, down: usize) {
-        self.decide_move(schema, Some(to));
-        self.members().filter(|node| *node != down).for_each(|node| self.announce(node));
+    fn decide_moves<S: AsRef<str>>(&self, schemas: impl IntoIterator<Item = S>, to: usize) {
+        schemas.into_iter().for_each(|schema| self.decide_move(schema.as_ref(), Some(to)));
     }
 
     /// The first half of a move. The nodes receive it one by one, with [`Emulated::announce`]:
@@ -224,14 +253,16 @@ impl Emulated {
             .filter(move |&node| members[node].is_some_and(|(_, is_active)| is_active))
     }
 
+    /// A node that is down does not receive the change.
     fn announce_everywhere(&self) {
-        self.members().for_each(|node| self.announce(node));
+        let are_up = self.members().filter(|&node| self.nodes[node].is_running());
+        are_up.for_each(|node| self.announce(node));
     }
 
     /// Writes the current contents of the catalogs to one node, in one transaction.
     pub fn announce(&self, node: usize) {
         let sql = self.metadata(node);
-        run(&mut self.nodes[node].connect(), &sql);
+        run(&mut *self.session(node), &sql);
     }
 
     fn metadata(&self, node: usize) -> String {
@@ -286,13 +317,15 @@ impl Emulated {
     pub fn catch_up(&self, node: usize) {
         let mut state = self.state();
         let State { statements, ran, .. } = &mut *state;
-        let mut client = self.nodes[node].connect();
+        let mut session = self.session(node);
         for sql in &statements[ran[node]..] {
-            run(&mut client, sql);
+            run(&mut *session, sql);
+            // Some set the role.
+            run(&mut *session, "DISCARD ALL");
         }
         ran[node] = statements.len();
         drop(state);
-        self.give_ranges(node, &mut client);
+        self.give_ranges(node, &mut session);
     }
 
     /// Sets the range of a worker's copies, if it differs, to the one that Citus sets whenever it
@@ -331,14 +364,11 @@ impl Emulated {
 
     fn note_fault(&self, asker: usize, node: usize, command: &str, kind: &str) {
         let insert = "INSERT INTO pg_catalog.emulated_faults VALUES ($1, $2, $3)";
-        self.nodes[asker]
-            .connect()
-            .execute(insert, &[&self.address(node).0, &command, &kind])
-            .unwrap();
+        self.session(asker).execute(insert, &[&self.address(node).0, &command, &kind]).unwrap();
     }
 
     pub fn restore_commands(&self, asker: usize) {
-        run(&mut self.nodes[asker].connect(), "DELETE FROM pg_catalog.emulated_faults");
+        run(&mut *self.session(asker), "DELETE FROM pg_catalog.emulated_faults");
     }
 
     /// The number of commands that a node has run on other nodes.
@@ -367,17 +397,18 @@ impl Emulated {
     /// Waits until a session of `asker` waits in such a pause.
     pub fn wait_for_pause(&self, asker: usize) {
         let query = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4815 AND NOT granted)";
-        self.nodes[asker].wait_until(query);
+        self.nodes[asker].wait_for(query, || crate::one(&mut self.session(asker), query));
     }
 }
 
 /// Makes a server a node, with the extension.
-fn emulate(node: Server) -> (Server, Commands) {
+fn emulate(node: Server) -> (Server, Commands, Client) {
     let commands = Commands::new(node.path());
     let pipe = commands.pipe().display().to_string();
     let sql = include_str!("emulated.sql").replace("PIPE", &pipe);
-    run(&mut node.connect(), &format!("{sql} CREATE EXTENSION instagram_id"));
-    (node, commands)
+    let mut session = node.connect();
+    run(&mut session, &format!("{sql} CREATE EXTENSION instagram_id"));
+    (node, commands, session)
 }
 
 fn literal(text: &str) -> String {

@@ -297,19 +297,25 @@ impl Server {
         fs::write(path, conf).unwrap();
     }
 
-    /// Starts the server, and waits until it accepts connections.
+    /// Starts the server, and waits until it accepts connections. It forks for each attempt to
+    /// connect that is too early, so there is none before it logs that it is ready.
     pub fn launch(&self) {
-        self.spawn();
+        self.launch_until("database system is ready to accept");
         self.wait_for("connections", || self.try_connect().is_ok());
     }
 
     /// Starts the server, and waits only until it listens, which is before recovery. A server that
     /// is killed even earlier may leave an empty lock file, with which no server starts.
     pub fn launch_without_waiting(&self) {
-        let starts = || self.log().matches("listening on Unix socket").count();
-        let before = starts();
+        self.launch_until("listening on Unix socket");
+    }
+
+    /// Starts the server, and waits until it logs this.
+    fn launch_until(&self, message: &str) {
+        let logged = || self.log().matches(message).count();
+        let before = logged();
         self.spawn();
-        self.wait_for("a server that listens", || starts() > before);
+        self.wait_for(message, || logged() > before);
     }
 
     fn spawn(&self) {
