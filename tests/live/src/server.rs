@@ -2,7 +2,6 @@
 
 use crate::clock::ClockOfItsOwn;
 use crate::disk::FaultyDisk;
-use crate::load::StopAtEnd;
 use postgres::error::SqlState;
 use postgres::{Client, Config, NoTls};
 use rustix::process::{Pid, Signal};
@@ -14,7 +13,6 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -377,28 +375,6 @@ impl Server {
 
     pub fn thaw(&self, pid: i32) {
         send(Signal::CONT, pid as u32);
-    }
-
-    /// Lets a backend run only for moments at a time during `during`, so that other sessions run
-    /// between its steps.
-    pub fn slow_down<T>(&self, pid: i32, during: impl FnOnce() -> T) -> T {
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let stop_at_end = StopAtEnd(&stop);
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    send(Signal::STOP, pid as u32);
-                    std::thread::sleep(Duration::from_micros(200));
-                    send(Signal::CONT, pid as u32);
-                    let woken = Instant::now();
-                    // A sleep as short as this would take several times as long.
-                    while woken.elapsed() < Duration::from_micros(20) {}
-                }
-            });
-            let result = during();
-            drop(stop_at_end);
-            result
-        })
     }
 
     /// Stops the server without notice to its sessions and without a checkpoint: an `immediate`

@@ -289,10 +289,7 @@ mod since_16 {
         needs_major(16);
         let pair = Pair::set_up_to("One server for each shard");
         let [mut a, mut b] = pair.clients();
-        for (client, subscription) in [(&mut a, "from_b"), (&mut b, "from_a")] {
-            run(client, &format!("ALTER SUBSCRIPTION {subscription} DISABLE"));
-        }
-        thread::sleep(Duration::from_millis(200));
+        pair.enable(false);
         run(&mut a, SAME_EMAIL);
         run(&mut b, SAME_EMAIL);
         for (client, subscription) in [(&mut a, "from_b"), (&mut b, "from_a")] {
