@@ -1,6 +1,6 @@
 //! Checks of arguments that several SQL functions have.
 
-use crate::error::{Argument, Error};
+use crate::error::Error;
 use crate::pg::names;
 use crate::pg::text::Word;
 use instagram_id_core::epoch::{Epoch, OutOfField, TimestampUs, US_PER_MS};
@@ -15,7 +15,7 @@ pub fn shard(number: i32) -> Result<Shard, Error> {
 
 /// The shard of a function that must not be called without one.
 pub fn shard_not_null(number: Option<i32>) -> Result<Shard, Error> {
-    shard(not_null(number, Argument::Shard)?)
+    shard(not_null(number, "shard")?)
 }
 
 /// An epoch: any finite time.
@@ -62,6 +62,6 @@ pub fn schema_name(name: Word) -> Result<String, Error> {
 }
 
 /// An argument that must not be NULL.
-pub fn not_null<T>(value: Option<T>, argument: Argument) -> Result<T, Error> {
+pub fn not_null<T>(value: Option<T>, argument: &'static str) -> Result<T, Error> {
     value.ok_or_else(|| Error::Null(argument))
 }

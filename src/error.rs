@@ -8,7 +8,6 @@
 //!
 //! docs/use/errors.md lists them; `error::tests` compares it with the table, and checks the style.
 
-mod argument;
 mod parts;
 mod report;
 #[cfg(test)]
@@ -16,10 +15,9 @@ mod tests;
 mod unfit;
 mod why_kept;
 
-pub use argument::Argument;
 use instagram_id_core::layout::{ISSUED_MS_MAX, SEQ_MAX, SHARD_MAX};
 use instagram_id_core::shortcode::Malformed;
-use parts::{literal, right, sentence};
+use parts::{literal, null_hint, right, sentence};
 use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::Oid;
 pub use report::{listed, or_raise, report_in_one_line, shortened, shown};
@@ -100,9 +98,9 @@ errors! {
         detail("The count is {count}.");
 
     /// An argument that a function needs is NULL.
-    Null(argument: Argument) => ERRCODE_NULL_VALUE_NOT_ALLOWED,
+    Null(argument: &'static str) => ERRCODE_NULL_VALUE_NOT_ALLOWED,
         "{0} must not be null",
-        hint("{}", argument.hint());
+        hint("{}", null_hint(argument));
 
     /// `create_shard()` is called with an empty name.
     NameEmpty => ERRCODE_INVALID_NAME,
@@ -580,13 +578,13 @@ errors! {
         hint("Name a function of a role that you trust in the argument function.");
 
     /// The body of the function does not plainly name its shard, sequence or epoch.
-    OriginalSilent { function: String, constant: Argument } => ERRCODE_NULL_VALUE_NOT_ALLOWED,
+    OriginalSilent { function: String, constant: &'static str } => ERRCODE_NULL_VALUE_NOT_ALLOWED,
         "cannot determine the {constant} of function {function}",
         detail("Its body does not name the {constant} as a constant."),
         hint("Pass the {constant} as an argument.");
 
     /// An argument of `adopt_shard()` contradicts the function.
-    OriginalDiffers { function: String, constant: Argument, read: String, asked: String } => ERRCODE_INVALID_PARAMETER_VALUE,
+    OriginalDiffers { function: String, constant: &'static str, read: String, asked: String } => ERRCODE_INVALID_PARAMETER_VALUE,
         "function {function} has a different {constant}",
         detail("Its {constant} is {read}, not {asked}."),
         hint("Omit the {constant} to use that of the function.");
@@ -610,7 +608,7 @@ errors! {
         hint("A shard has one schema. {BESIDE_THE_SHARD}");
 
     /// `adopt_shard()` is called for a function whose epoch or sequence is not that of its shard.
-    AdoptionDiffers { function: String, what: Argument, read: String, shard: u16, is: String } => ERRCODE_DUPLICATE_OBJECT,
+    AdoptionDiffers { function: String, what: &'static str, read: String, shard: u16, is: String } => ERRCODE_DUPLICATE_OBJECT,
         "function {function} has another {what} than shard {shard}",
         detail("The {what} of the function is {read}, that of the shard {is}."),
         hint("A shard has one epoch, and its next_id() uses its sequence. Change the function, or adopt it with a shard number \

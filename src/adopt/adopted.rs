@@ -2,7 +2,7 @@
 //! another name. Both are found by name and body. So the record survives dump and restore, and
 //! changes made by others are noticed.
 
-use crate::error::{Argument, Error, listed, shortened};
+use crate::error::{Error, listed, shortened};
 use crate::pg::catalog::{self, Function, Named};
 use crate::pg::names;
 use crate::pg::spi::select;
@@ -330,10 +330,8 @@ pub fn read_original(function: &Function) -> Result<Original, Error> {
 /// The body does not name the epoch.
 pub fn epoch_of(function: &Function) -> Result<Option<Epoch>, Error> {
     let Ok(Ok(read)) = read_body(function) else { return Ok(None) };
-    let silent = || Error::OriginalSilent {
-        function: names::function(function.oid),
-        constant: Argument::Epoch,
-    };
+    let silent =
+        || Error::OriginalSilent { function: names::function(function.oid), constant: "epoch" };
     read.epoch_ms.and_then(Epoch::from_unix_ms).ok_or_else(silent).map(Some)
 }
 

@@ -4,7 +4,7 @@ use crate::adopt::adoption::{Adoption, KnownFrom};
 use crate::adopt::other_user::{self, User};
 use crate::adopt::rights;
 use crate::adopt::writers::{check_may_lock, check_tables_of_others, newest_key};
-use crate::error::{Argument, Error};
+use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::sequence::IdSequence;
@@ -81,10 +81,10 @@ impl Adoption {
             Err(Error::AdoptionDiffers { function: function.clone(), what, read, shard, is })
         };
         if self.sequence.epoch != existing.sequence.epoch {
-            return differs(Argument::Epoch, &epoch);
+            return differs("epoch", &epoch);
         }
         if self.sequence.oid != existing.sequence.oid && self.function.name == "next_id" {
-            return differs(Argument::Sequence, &sequence);
+            return differs("sequence", &sequence);
         }
         // It must not be opened here.
         refusal::check_not_closed(existing.sequence.oid)

@@ -17,7 +17,7 @@ use crate::adopt::writers::{
     lock_out_writers, wait_for_newest_id, wait_for_the_clock,
 };
 use crate::arguments::{self, not_null};
-use crate::error::{Argument, Error};
+use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::dependents;
 use crate::pg::guc;
@@ -80,7 +80,7 @@ fn adopt_shard(
         epoch,
         own_schema: catalog::schema_of_this_function(fcinfo),
     };
-    let dry_run = not_null(dry_run, Argument::DryRun)?;
+    let dry_run = not_null(dry_run, "dry_run")?;
     guc::with_own_settings_and_limit(|| {
         let read = || {
             let adoption = request.read()?;

@@ -3,7 +3,7 @@
 use crate::adopt::adopted::{self, KEPT};
 use crate::adopt::adoption::{self, Adoption, KnownFrom};
 use crate::arguments;
-use crate::error::{Argument, Error};
+use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::roles;
@@ -69,12 +69,7 @@ impl AdoptionRequest {
         if let Some(asked) = self.schema.as_ref().filter(is_elsewhere) {
             let read = names::schema(function.schema);
             let (function, asked) = (names::function(oid), quote_identifier(asked));
-            return Err(Error::OriginalDiffers {
-                function,
-                constant: Argument::Schema,
-                read,
-                asked,
-            });
+            return Err(Error::OriginalDiffers { function, constant: "schema", read, asked });
         }
         Ok(function)
     }
@@ -107,7 +102,7 @@ impl AdoptionRequest {
                 if !has_candidates || find(&its).is_ok() { its } else { by_number }
             }
             (None, Some(shard), None) => definition::schema_name(shard),
-            (None, None, _) => return Err(Error::Null(Argument::Shard)),
+            (None, None, _) => return Err(Error::Null("shard")),
         };
         let found = find(&name);
         let of_shard = existing.filter(|existing| names::raw_schema(existing.schema) == name);
@@ -138,17 +133,12 @@ impl AdoptionRequest {
         let read_epoch = read.epoch_ms.and_then(Epoch::from_unix_ms);
         let read_sequence = read.sequence.as_deref().and_then(adopted::sequence_named);
         let asked_epoch = self.epoch.map(arguments::epoch).transpose()?;
-        let (shard, shard_from) = agree(&name, Argument::Shard, read_shard, self.shard, |shard| {
-            shard.number().to_string()
-        })?;
+        let (shard, shard_from) =
+            agree(&name, "shard", read_shard, self.shard, |shard| shard.number().to_string())?;
         let (sequence, _) =
-            agree(&name, Argument::Sequence, read_sequence, self.sequence, |oid| {
-                names::relation(*oid)
-            })?;
+            agree(&name, "sequence", read_sequence, self.sequence, |oid| names::relation(*oid))?;
         let (epoch, epoch_from) =
-            agree(&name, Argument::Epoch, read_epoch, asked_epoch, |epoch| {
-                names::time(epoch.at())
-            })?;
+            agree(&name, "epoch", read_epoch, asked_epoch, |epoch| names::time(epoch.at()))?;
         let epoch = arguments::workable_epoch(names::timestamp(epoch.at()))?;
         let source = catalog::source(function.oid, catalog::TEXT_MAX);
         let schema = names::raw_schema(function.schema);
@@ -177,7 +167,7 @@ impl AdoptionRequest {
 /// given, and two must be equal.
 fn agree<T: PartialEq>(
     function: &str,
-    constant: Argument,
+    constant: &'static str,
     read: Option<T>,
     asked: Option<T>,
     show: impl Fn(&T) -> String,

@@ -4,7 +4,7 @@ use crate::adopt::key_column::{KeyColumn, Keys};
 use crate::adopt::rights;
 use crate::adopt::writers::{TableLock, lock_out_writers, lock_tables, newest_key_only};
 use crate::arguments::{self, not_null};
-use crate::error::{Argument, Error};
+use crate::error::Error;
 use crate::generator;
 use crate::pg::catalog::{self, Relation};
 use crate::pg::dependents;
@@ -65,9 +65,9 @@ pub fn adopt_table(
     ErrorReport,
 > {
     let shard = arguments::shard_not_null(shard)?;
-    let Regclass(table) = not_null(table, Argument::Table)?;
+    let Regclass(table) = not_null(table, "table")?;
     let column = column.map(Word::into_name).transpose()?;
-    let dry_run = not_null(dry_run, Argument::DryRun)?;
+    let dry_run = not_null(dry_run, "dry_run")?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     let schema = schema.map(arguments::schema_name).transpose()?;
     let relation = roles::own_table(table)?;

@@ -90,6 +90,14 @@ impl Example for &'static str {
             ("NotTable.kind", Values::Typical) => "a view",
             ("NotTable.kind", Values::Others) => "a foreign table",
             ("ShardDiffers.what", _) => "schema",
+            ("Null.argument", Values::Typical) => "shard",
+            (field, _)
+                if field.ends_with(".argument")
+                    || field.ends_with(".constant")
+                    || field.ends_with(".what") =>
+            {
+                "epoch"
+            }
             _ => "It is not of type bigint.",
         }
     }
@@ -146,7 +154,6 @@ examples! {
     bool => false, true;
     usize => 2_000_000, 2_000_000;
     Oid => Oid::from(16_384), Oid::from(16_384);
-    Argument => Argument::Shard, Argument::Epoch;
     Malformed => Malformed::NoDigit('+'), Malformed::Overflow;
     WhyKept => WhyKept::NotBigint, WhyKept::Fails("out of memory".into());
     Unfit => Unfit { increment: Some(2), ..Default::default() },
@@ -156,13 +163,11 @@ examples! {
 /// Each entry with both kinds of values, and the hint for each argument that must not be NULL. The
 /// page shows the hints of the first two of an entry.
 fn samples() -> Vec<Error> {
-    use Argument::*;
     let of_both = ENTRIES
         .iter()
         .flat_map(|entry| [Values::Typical, Values::Others].map(|values| (entry.example)(values)));
-    let arguments = [Sequence, Count, Id, IfNotExists, DryRun, Table, Schema, Every, Ahead];
-    let others = [Before, Detach, Recover, Group, Attempt, Floor];
-    of_both.chain(arguments.into_iter().chain(others).map(Error::Null)).collect()
+    let arguments = ["sequence", "count", "id", "dry_run", "table", "schema", "before", "floor"];
+    of_both.chain(arguments.map(Error::Null)).collect()
 }
 
 /// The name of its entry.

@@ -3,7 +3,7 @@
 //! Each determines a shard, a sequence and an epoch; [`generator::take`] does the rest.
 
 use crate::arguments::{self, not_null};
-use crate::error::{Argument, Error, or_raise};
+use crate::error::{Error, or_raise};
 use crate::generator::{self, Origin, Request, Source};
 use crate::pg::guc;
 use crate::pg::reg_types::Regclass;
@@ -37,7 +37,7 @@ fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
 #[inline]
 pub fn of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> Result<i64, Error> {
     let shard = arguments::shard_not_null(shard)?;
-    let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+    let Regclass(sequence) = not_null(seq, "sequence")?;
     generator::next_id(shard, given(sequence, Epoch::ORIGINAL, CopyPolicy::Owner))
 }
 
@@ -63,8 +63,8 @@ pub fn of_sequence_and_epoch(
     epoch: Option<TimestampWithTimeZone>,
 ) -> Result<i64, Error> {
     let shard = arguments::shard_not_null(shard)?;
-    let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
-    let epoch = arguments::epoch(not_null(epoch, Argument::Epoch)?)?;
+    let Regclass(sequence) = not_null(seq, "sequence")?;
+    let epoch = arguments::epoch(not_null(epoch, "epoch")?)?;
     generator::next_id(shard, given(sequence, epoch, CopyPolicy::Owner))
 }
 
@@ -86,7 +86,7 @@ pub fn of_setting() -> Result<i64, Error> {
 fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i64> {
     or_raise(|| {
         let shard = arguments::shard_not_null(shard)?;
-        let count = not_null(count, Argument::Count)?;
+        let count = not_null(count, "count")?;
         if count < 1 {
             return Err(Error::CountOutOfRange(count));
         }
@@ -110,7 +110,7 @@ fn next_ids(shard: Option<i32>, count: Option<i32>) -> SetOfIterator<'static, i6
 #[pg_extern(sql = false)]
 fn node_next_id(seq: Option<Regclass>, epoch: Option<TimestampWithTimeZone>) -> i64 {
     or_raise(|| {
-        let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
+        let Regclass(sequence) = not_null(seq, "sequence")?;
         let epoch = epoch.map_or(Ok(Epoch::ORIGINAL), arguments::epoch)?;
         let shard = arguments::shard(placement::local_group())?;
         if CHECKED_GROUP.get() != Some(shard) {

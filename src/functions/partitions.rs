@@ -6,7 +6,7 @@
 
 use crate::adopt::adopted;
 use crate::arguments::{self, not_null};
-use crate::error::{Argument, Error};
+use crate::error::Error;
 use crate::pg::catalog::{self, Relation};
 use crate::pg::deadline::Deadline;
 use crate::pg::default::default_of;
@@ -78,9 +78,9 @@ fn create_id_partitions(
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<SetOfIterator<'static, Regclass>, ErrorReport> {
     let own_schema = catalog::schema_of_this_function(fcinfo);
-    let table = not_null(table, Argument::Table)?;
-    let every = not_null(every, Argument::Every)?;
-    let ahead = not_null(ahead, Argument::Ahead)?;
+    let table = not_null(table, "table")?;
+    let every = not_null(every, "every")?;
+    let ahead = not_null(ahead, "ahead")?;
     let Some(every) = every.whole().filter(|every| ["day", "week", "month"].contains(every)) else {
         return Err(Error::PeriodUnknown(every.shown()).into());
     };
@@ -161,9 +161,9 @@ fn drop_old_id_partitions(
     fcinfo: pg_sys::FunctionCallInfo,
 ) -> Result<SetOfIterator<'static, String>, ErrorReport> {
     let own_schema = catalog::schema_of_this_function(fcinfo);
-    let table = not_null(table, Argument::Table)?;
-    let before: TimestampUs = not_null(before, Argument::Before)?.into();
-    let detach = not_null(detach, Argument::Detach)?;
+    let table = not_null(table, "table")?;
+    let before: TimestampUs = not_null(before, "before")?.into();
+    let detach = not_null(detach, "detach")?;
     let given_epoch = epoch.map(arguments::epoch).transpose()?;
     prevent_if_read_only("drop_old_id_partitions()");
     let dropped: Result<Vec<String>, Error> = guc::with(guc::OWN_SETTINGS, || {

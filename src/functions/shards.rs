@@ -2,7 +2,7 @@
 
 use crate::adopt::other_user::{self, User};
 use crate::arguments;
-use crate::error::{Argument, Error};
+use crate::error::Error;
 use crate::generator;
 use crate::pg::catalog::{self, Function};
 use crate::pg::guc;
@@ -52,7 +52,7 @@ fn create_shard(
         return Err(Error::SchemaIsTime { name: name.clone(), shard: shard.number() }.into());
     }
     let epoch = epoch.map(arguments::workable_epoch).transpose()?;
-    let if_not_exists = arguments::not_null(if_not_exists, Argument::IfNotExists)?;
+    let if_not_exists = arguments::not_null(if_not_exists, "if_not_exists")?;
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("create_shard()");
     guc::with_own_settings_and_limit(|| {
@@ -189,7 +189,7 @@ fn is_time(name: &str) -> bool {
 #[pg_extern(sql = false)]
 fn advance_shard(shard: Option<i32>, id: Option<i64>) -> Result<i64, ErrorReport> {
     let shard = arguments::shard_not_null(shard)?;
-    let id = arguments::not_null(id, Argument::Id)?;
+    let id = arguments::not_null(id, "id")?;
     if id < 0 {
         return Err(Error::IdNegative(id).into());
     }

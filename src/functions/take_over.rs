@@ -4,7 +4,7 @@
 use crate::arguments::not_null;
 use crate::citus::copies;
 use crate::citus::takeover::{self, NotOpened, Wanted};
-use crate::error::{self, Argument, Error};
+use crate::error::{self, Error};
 use crate::functions::recover;
 use crate::pg::catalog;
 use crate::pg::guc;
@@ -57,7 +57,7 @@ fn take_over_shards(
     >,
     ErrorReport,
 > {
-    let recover = not_null(recover, Argument::Recover)?;
+    let recover = not_null(recover, "recover")?;
     prevent_if_read_only("take_over_shards()");
     let own_schema = recover.then(|| catalog::schema_of_this_function(fcinfo));
     let mut results = vec![];

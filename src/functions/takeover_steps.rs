@@ -3,7 +3,7 @@
 
 use crate::arguments::not_null;
 use crate::citus::takeover;
-use crate::error::{Argument, Error};
+use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::reg_types::Regclass;
 use crate::sequence::placement;
@@ -52,7 +52,7 @@ fn name_sequence_taker(
     floor: Option<i64>,
 ) -> Result<bool, ErrorReport> {
     let (sequence, owner, attempt) = arguments_of_step(seq, for_group, attempt)?;
-    let floor = not_null(floor, Argument::Floor)?;
+    let floor = not_null(floor, "floor")?;
     // A greater one would use up all ids.
     if !(0..=hlc::VALUE_MAX + 1).contains(&floor) {
         return Err(Error::FloorOutOfRange(floor).into());
@@ -65,14 +65,14 @@ fn arguments_of_step(
     for_group: Option<i32>,
     attempt: Option<i32>,
 ) -> Result<(Oid, LastOwner, Attempt), Error> {
-    let Regclass(sequence) = not_null(seq, Argument::Sequence)?;
-    let group = not_null(for_group, Argument::Group)?;
+    let Regclass(sequence) = not_null(seq, "sequence")?;
+    let group = not_null(for_group, "for_group")?;
     // If a group without a node were recorded as the owner, no node could open the sequence any
     // more.
     let owner = LastOwner::node(group)
         .filter(|_| !catalog::has_citus() || placement::is_node(group))
         .ok_or_else(|| Error::GroupUnknown(group))?;
-    let number = not_null(attempt, Argument::Attempt)?;
+    let number = not_null(attempt, "attempt")?;
     let attempt = Attempt::new(number).ok_or_else(|| Error::AttemptOutOfRange(number))?;
     Ok((sequence, owner, attempt))
 }
