@@ -278,7 +278,7 @@ CREATE OR REPLACE FUNCTION ids._faults(seq regclass, first bigint) RETURNS text[
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_remove(ARRAY[
         CASE WHEN seqtypid <> 'bigint'::regtype THEN 'Its type is not bigint. AS bigint' END,
-        CASE WHEN seqincrement <> 1 THEN format('Its increment is %s. INCREMENT 1', seqincrement) END,
+        CASE WHEN seqincrement NOT IN (1, 9223372036854775807) THEN format('Its increment is %s. INCREMENT 1', seqincrement) END,
         CASE WHEN seqmax < 1125899906842623 THEN format('Its maximum value %s is less than 2^50 - 1. NO MAXVALUE', seqmax) END,
         CASE WHEN seqmin > first THEN format('Its minimum value %s is ahead of the clock. NO MINVALUE', seqmin) END,
         CASE WHEN seqcycle THEN 'It cycles. NO CYCLE' END], NULL)

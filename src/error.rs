@@ -732,11 +732,6 @@ errors! {
             without the rights of the caller.", listed(roles, ", ")),
         hint("Let the roles drop the tables or their defaults, or drop the defaults with ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT.");
 
-    /// `PREPARE TRANSACTION` is called after `adopt_shard()`.
-    AdoptionPrepared => ERRCODE_FEATURE_NOT_SUPPORTED,
-        "cannot PREPARE a transaction that has adopted a shard",
-        hint("Adopt the shard in a transaction of its own, and commit that.");
-
     /// The function, or the tables with its ids, changed while `adopt_shard()` or `unadopt_shard()`
     /// waited for locks.
     OriginalChanged(function: String) => ERRCODE_OBJECT_IN_USE,

@@ -6,7 +6,7 @@ use crate::adopt::adopted::{self, KEPT};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::sequence::IdSequence;
-use crate::shard::columns::{self, Callers, Column, DefaultsNaming, Owners, TABLES};
+use crate::shard::columns::{self, Callers, Column, Owners, TABLES};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use crate::shard::trust;
@@ -21,8 +21,6 @@ pub struct Adoption {
     pub sequence: IdSequence,
     /// Name and owner of the sequence when it was read.
     pub sequence_was: Option<(String, Oid)>,
-    /// The defaults that named the sequence then.
-    pub defaults_before: DefaultsNaming,
     pub columns: Vec<Column>,
     /// Which defaults were read for these.
     pub callers: Callers,

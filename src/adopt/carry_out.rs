@@ -11,20 +11,14 @@ use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi::{self, select};
-use crate::pg::sys;
+use crate::sequence::check::CLOSED_TO_NEXTVAL;
 use crate::sequence::read;
 use crate::shard::columns::{AHEAD_MAX_MS, now_ms};
-use crate::shard::ddl;
 use crate::shard::trust::Trust;
-use instagram_id_core::hlc::{self, VALUES_PER_MS};
+use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, SEQ_MAX};
-use pgrx::PgXactCallbackEvent;
-use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
-use pgrx::prelude::*;
+use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_qualified_identifier;
-
-/// New ids start this far ahead of the clock, because old calls in progress have yet to read it.
-const GRACE_MS: i64 = 1000;
 
 impl Adoption {
     /// Takes the locks, finds the newest id, and replaces the function. Returns the newest id with
@@ -43,7 +37,6 @@ impl Adoption {
             return Err(Error::OriginalChanged(names::function(self.function.oid)));
         }
         self.check_kept_name()?;
-        self.check_no_new_user()?;
         let counter = read::last_value(self.sequence.oid).unwrap_or(0);
         // The RESTART in it gives the sequence a new file, so that a rollback also undoes the
         // change of the value below.
@@ -60,51 +53,12 @@ impl Adoption {
                 self.parts.make_functions(self.function.schema, self.sequence_of_shard())
             })
         })??;
-        self.start_again_at_commit();
         generator::warn_if_ahead(self.parts.shard, self.sequence.epoch, above);
         Ok((newest, above))
     }
 
-    /// Old calls that wait for our lock continue when the transaction ends, which may be much
-    /// later. So the start is moved ahead once more just before the commit.
-    fn start_again_at_commit(&self) {
-        let (shard, sequence, own_schema) =
-            (self.parts.shard, self.sequence, self.parts.own_schema);
-        let function = self.function.oid;
-        // SAFETY: within a transaction.
-        let transaction = unsafe { sys::local_transaction_id() };
-        // The adoption may have been rolled back to a savepoint. If that transaction was prepared
-        // then, this is called in the next one of the session.
-        let is_adopted = move || {
-            // SAFETY: as above.
-            let now = unsafe { sys::local_transaction_id() };
-            now == transaction
-                && catalog::function(function).is_some_and(|function| {
-                    ddl::makes_ids_of(&function, own_schema, shard, sequence)
-                })
-        };
-        pgrx::register_xact_callback(PgXactCallbackEvent::PreCommit, move || {
-            let relation = catalog::relation(sequence.oid).filter(|_| is_adopted());
-            let Some(catalog::Relation { owner, .. }) = relation else { return };
-            // The transaction may have another role by now, which cannot read the sequence.
-            let advanced = roles::with_rights_of(owner, || {
-                let last = read::last_value(sequence.oid).unwrap_or(0);
-                let first_of_ms = (now_ms(sequence.epoch) + GRACE_MS) * VALUES_PER_MS;
-                generator::advance(sequence, first_of_ms | (last & i64::from(SEQ_MAX)))
-            });
-            if let Err(error) = advanced {
-                ErrorReport::from(error).report(PgLogLevel::ERROR);
-            }
-        });
-        pgrx::register_xact_callback(PgXactCallbackEvent::PrePrepare, move || {
-            if is_adopted() {
-                ErrorReport::from(Error::AdoptionPrepared).report(PgLogLevel::ERROR);
-            }
-        });
-    }
-
-    /// The value that new ids follow. It is later than any id that the original has generated or is
-    /// generating, and it continues the sequence field.
+    /// The value that new ids follow. It is later than any id that the original has generated, and
+    /// it continues the sequence field.
     fn start(&self, counter: i64, newest: Option<i64>) -> i64 {
         let now_ms = now_ms(self.sequence.epoch);
         let newest_ms = newest.filter(|id| *id >= 0).map_or(0, |id| layout::ms_of(id) as i64);
@@ -112,13 +66,13 @@ impl Adoption {
         // far below the clock, and a value far above it cannot be a clock.
         let counter_ms = hlc::ms_of(counter);
         let clock_ms = if counter_ms <= now_ms + AHEAD_MAX_MS { counter_ms } else { 0 };
-        let ms = (now_ms + GRACE_MS).max(newest_ms + 1).max(clock_ms + 1);
-        (ms * VALUES_PER_MS) | (counter & i64::from(SEQ_MAX))
+        let ms = now_ms.max(newest_ms).max(clock_ms) + 1;
+        hlc::first_of(ms) | (counter & i64::from(SEQ_MAX))
     }
 
     fn fix_options_of_sequence(&self) -> String {
         format!(
-            "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT 1 NO MAXVALUE NO CYCLE CACHE 1 OWNED BY NONE RESTART",
+            "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT {CLOSED_TO_NEXTVAL} NO MAXVALUE NO CYCLE CACHE 1 OWNED BY NONE RESTART",
             names::relation(self.sequence.oid)
         )
     }

@@ -133,16 +133,6 @@ impl Adoption {
         self.check_other_user(other_user::find(sequence, |function| self.is_ours(function)))
     }
 
-    /// Checks under the locks that no other user of the sequence has come meanwhile, as by a
-    /// transaction that the adoption has waited for: a default, or a function of the owner or the
-    /// caller.
-    pub fn check_no_new_user(&self) -> Result<(), Error> {
-        let roles = vec![self.function.owner, catalog::current_role()];
-        let is_ours = |function: &Function| self.is_ours(function);
-        let known = &self.defaults_before;
-        self.check_other_user(other_user::find_new(self.sequence.oid, known, roles, is_ours))
-    }
-
     /// Whether a function that uses the sequence is the original, or belongs to the shard.
     fn is_ours(&self, function: &Function) -> bool {
         let is_definition = |existing: &Definition| existing.function == function.oid;

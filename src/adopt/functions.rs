@@ -4,8 +4,8 @@
 //! A new id must not repeat an old one. A session that inserts through a column's default needs a
 //! lock on the table before the default is planned. A session that has called `nextval` holds a
 //! lock on the sequence until its transaction ends. So once we hold both locks, the only calls in
-//! progress are those that have not reached their `nextval` yet. Such a call still runs the old
-//! body, and takes its time from the clock. So new ids start one second ahead of the clock.
+//! progress are those that have not reached their `nextval` yet. They fail there, however much
+//! later they come: see [`CLOSED_TO_NEXTVAL`](crate::sequence::check::CLOSED_TO_NEXTVAL).
 
 use crate::adopt::adopted::{self, Adopted};
 use crate::adopt::carry_out::renamed;
@@ -188,15 +188,10 @@ fn unadopt_shard(
         }
         wait(locks::SHORT)?;
         let parts = parts_beside(definition, adopted);
-        let of_adopted =
-            |one: &Adopted| [Some(one.function.oid), one.kept.as_ref().map(|kept| kept.oid)];
-        let changed: Vec<Oid> = adopted
-            .iter()
-            .flat_map(of_adopted)
-            .flatten()
-            .chain(parts.iter().map(|part| part.oid))
-            .collect();
-        change_functions(shard, &adopted[0].function, &changed, || restore(adopted, &parts))??;
+        let changed = changed_by_restoring(adopted, &parts);
+        change_functions(shard, &adopted[0].function, &changed, || {
+            restore(adopted, &parts, sequences)
+        })??;
         Ok(Regprocedure(adopted[0].function.oid))
     })
 }
@@ -306,8 +301,15 @@ fn dropped(adopted: &[Adopted], parts: &[Function]) -> Vec<Oid> {
     parts.iter().chain(kept).map(|function| function.oid).collect()
 }
 
+/// The functions that change if originals are restored, and these parts are dropped.
+fn changed_by_restoring(adopted: &[Adopted], parts: &[Function]) -> Vec<Oid> {
+    let kept = adopted.iter().filter_map(|one| Some(one.kept.as_ref()?.oid));
+    let parts = parts.iter().map(|part| part.oid);
+    adopted.iter().map(|one| one.function.oid).chain(kept).chain(parts).collect()
+}
+
 /// Drops the other functions of the shard, and restores the originals.
-fn restore(adopted: &[Adopted], parts: &[Function]) -> Result<(), Error> {
+fn restore(adopted: &[Adopted], parts: &[Function], sequences: &[IdSequence]) -> Result<(), Error> {
     check_dependents(adopted, parts)?;
     let scripts: Vec<Option<String>> =
         adopted.iter().map(restoring_script).collect::<Result<_, _>>()?;
@@ -320,6 +322,9 @@ fn restore(adopted: &[Adopted], parts: &[Function]) -> Result<(), Error> {
         if let Some(script) = script {
             roles::as_role(one.function.owner, || spi::run(script));
         }
+    }
+    for sequence in sequences {
+        spi::run(&format!("ALTER SEQUENCE {} INCREMENT 1", names::relation(sequence.oid)));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::pg::roles;
 use crate::pg::spi::select;
 use crate::pg::window;
 use crate::sequence::IdSequence;
-use crate::shard::columns::{Callers, DefaultsNaming};
+use crate::shard::columns::Callers;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::{self, Trust};
@@ -151,7 +151,6 @@ impl AdoptionRequest {
             parts,
             sequence,
             sequence_was: adoption::named(sequence.oid),
-            defaults_before: DefaultsNaming::read(sequence.oid),
             columns: vec![],
             callers: Callers::default(),
             existing,

@@ -5,7 +5,7 @@ use crate::adopt::adopted::{SEARCHED_MAX, is_kept, mentions_nextval};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
-use crate::shard::columns::{Column, DefaultsNaming, columns_of_owners, columns_with_nextval};
+use crate::shard::columns::{Column, columns_of_owners, columns_with_nextval};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::plpgsql;
 use pgrx::pg_sys::{self, Oid};
@@ -46,48 +46,32 @@ impl fmt::Display for User {
 /// PostgreSQL has not parsed must have `nextval` and the sequence's name. Names that are composed
 /// at run time, and calls by clients, cannot be found.
 pub fn find(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
-    first(columns_of_owners(sequence, true)).or_else(|| find_function(sequence, None, is_ours))
-}
-
-/// The same, but apart from these defaults, and from functions and shards of other roles than
-/// these: they decide how many there are to read.
-pub fn find_new(
-    sequence: Oid,
-    known: &DefaultsNaming,
-    roles: Vec<Oid>,
-    is_ours: impl Fn(&Function) -> bool,
-) -> Option<User> {
-    let column = first(known.columns_since(sequence));
-    column.or_else(|| find_function(sequence, Some(roles), is_ours))
+    first(columns_of_owners(sequence, true)).or_else(|| find_function(sequence, is_ours))
 }
 
 /// The same as [`find`], but of the defaults only those that call `nextval`, and not those with ids
 /// of a shard.
 pub fn find_nextval(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
-    first(columns_with_nextval(sequence)).or_else(|| find_function(sequence, None, is_ours))
+    first(columns_with_nextval(sequence)).or_else(|| find_function(sequence, is_ours))
 }
 
 fn first(columns: Vec<Column>) -> Option<User> {
     columns.into_iter().next().map(User::Column)
 }
 
-fn find_function(
-    sequence: Oid,
-    roles: Option<Vec<Oid>>,
-    is_ours: impl Fn(&Function) -> bool,
-) -> Option<User> {
+fn find_function(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
     let is_other = |function: &Function| !is_ours(function) && !is_kept(function);
     let by_dependent = |one: Dependent| match definition::read(&one.function) {
         Some(definition) => Some(User::Shard(definition)),
         None => one.calls_nextval.then_some(User::Routine(one.function)),
     };
     let dependent = || {
-        dependents(sequence, roles.clone())
+        dependents(sequence)
             .into_iter()
             .filter(|one| is_other(&one.function))
             .find_map(by_dependent)
     };
-    let by_text = || routine_naming(sequence, roles.clone(), is_other).map(User::Routine);
+    let by_text = || routine_naming(sequence, is_other).map(User::Routine);
     dependent().or_else(by_text)
 }
 
@@ -95,7 +79,7 @@ fn find_function(
 /// whose owner may use the sequence. A routine that only reads its row does not count.
 pub fn find_dependent(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
     let is_other = |one: &Dependent| one.has_it_as_value && !is_ours(&one.function);
-    let dependent = || dependents(sequence, None).into_iter().find(is_other);
+    let dependent = || dependents(sequence).into_iter().find(is_other);
     first(columns_of_owners(sequence, true))
         .or_else(|| dependent().map(|one| User::Routine(one.function)))
 }
@@ -110,8 +94,7 @@ struct Dependent {
 
 const HAS_RIGHT: &str = "has_sequence_privilege(p.proowner, $1, 'USAGE, UPDATE')";
 
-/// Those of all roles, or of these.
-fn dependents(sequence: Oid, roles: Option<Vec<Oid>>) -> Vec<Dependent> {
+fn dependents(sequence: Oid) -> Vec<Dependent> {
     let has = |node: &str| {
         format!(
             "(octet_length(body) > {SEARCHED_MAX} OR strpos(body COLLATE \"C\", ':{node} ') > 0)"
@@ -122,24 +105,19 @@ fn dependents(sequence: Oid, roles: Option<Vec<Oid>>) -> Vec<Dependent> {
         "SELECT oid, {}, has_right AND {} FROM (
              SELECT p.oid, {HAS_RIGHT} AS has_right, p.prosqlbody::text AS body FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
              WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
-             AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND coalesce(p.proowner = ANY ($3), true) AND (p.pronamespace = $2 OR {HAS_RIGHT}) OFFSET 0) AS p
+             AND d.deptype = 'n' AND p.prosqlbody IS NOT NULL AND (p.pronamespace = $2 OR {HAS_RIGHT}) OFFSET 0) AS p
          ORDER BY 1",
         has(&format!("funcid {}", pg_sys::F_NEXTVAL)),
         has(&format!("consttype {}", pg_sys::REGCLASSOID.to_u32())),
     );
-    select(&query, &[sequence.into(), relation.schema.into(), roles.into()], |row| {
+    select(&query, &[sequence.into(), relation.schema.into()], |row| {
         let function = catalog::function(row.get(1)?)?;
         Some(Dependent { function, calls_nextval: row.get(2)?, has_it_as_value: row.get(3)? })
     })
 }
 
-/// A routine of all roles, or of these, that counts, and whose unparsed body has `nextval` and the
-/// name of the sequence.
-fn routine_naming(
-    sequence: Oid,
-    roles: Option<Vec<Oid>>,
-    counts: impl Fn(&Function) -> bool,
-) -> Option<Function> {
+/// A routine that counts, and whose unparsed body has `nextval` and the name of the sequence.
+fn routine_naming(sequence: Oid, counts: impl Fn(&Function) -> bool) -> Option<Function> {
     let relation = catalog::relation(sequence)?;
     let [schema, name] = [names::raw_schema(relation.schema), names::raw_relation(sequence)];
     // Bodies of roles without the right are read up to the limit for originals.
@@ -148,10 +126,10 @@ fn routine_naming(
     let query = format!(
         "SELECT p.oid FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
          WHERE l.lanname NOT IN ('internal', 'c') AND p.prosqlbody IS NULL
-         AND CASE WHEN coalesce(p.proowner = ANY ($3), true) AND (p.pronamespace = $2 OR {HAS_RIGHT}) THEN {} END ORDER BY 1",
+         AND CASE WHEN (p.pronamespace = $2 OR {HAS_RIGHT}) THEN {} END ORDER BY 1",
         mentions_nextval(&longest)
     );
-    let arguments = [sequence.into(), relation.schema.into(), roles.into()];
+    let arguments = [sequence.into(), relation.schema.into()];
     let candidates = select(&query, &arguments, |row| row.get::<Oid>(1));
     let names_it = |function: &Function| {
         let source = catalog::source(function.oid, SEARCHED_MAX).unwrap_or_default();

@@ -217,12 +217,17 @@ pub fn made_for_another(sequence: Oid, own_group: i32) -> Option<i32> {
     group_of_range(options.seqmin, options.seqmax).filter(|group| *group != own_group)
 }
 
+/// With this increment `nextval()` fails, from the first call on that follows another. An adopted
+/// sequence has it, so that no session generates ids by the original any more. It has no meaning
+/// for the clock.
+pub const CLOSED_TO_NEXTVAL: i64 = i64::MAX;
+
 /// The options that prevent a sequence from following the clock. MINVALUE is checked with each
 /// value instead, because the clock moves.
 fn unfit(options: &sys::FormData_pg_sequence, has_range_of_node: bool) -> Unfit {
     Unfit {
         not_bigint: options.seqtypid != pg_sys::INT8OID,
-        increment: (options.seqincrement != 1).then_some(options.seqincrement),
+        increment: Some(options.seqincrement).filter(|it| ![1, CLOSED_TO_NEXTVAL].contains(it)),
         max: (options.seqmax < VALUE_MAX && !has_range_of_node).then_some(options.seqmax),
         min: None,
         cycle: options.seqcycle != 0,

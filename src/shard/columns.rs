@@ -82,53 +82,9 @@ pub fn columns_with_default_on(sequence: Oid) -> Vec<Column> {
 /// The same, of owners who may use the sequence, or of those who may not: any role can name it by
 /// its OID.
 pub fn columns_of_owners(sequence: Oid, may_use: bool) -> Vec<Column> {
-    columns_of_owners_among(sequence, may_use, None)
-}
-
-/// The defaults that name a sequence, and their tables.
-#[derive(Default)]
-pub struct DefaultsNaming {
-    defaults: FxHashSet<Oid>,
-    tables: Vec<Oid>,
-}
-
-impl DefaultsNaming {
-    /// Those that there are now.
-    pub fn read(sequence: Oid) -> DefaultsNaming {
-        let defaults = oids_naming(sequence);
-        let query = "SELECT DISTINCT adrelid FROM pg_attrdef WHERE oid = ANY ($1)";
-        let tables = select(query, &[defaults.clone().into()], |row| row.get(1));
-        DefaultsNaming { defaults: defaults.into_iter().collect(), tables }
-    }
-
-    /// The columns of owners who may use the sequence, if there was none before. Any role decides
-    /// how many others there are: they are not read again, unless one of their owners may use it.
-    pub fn columns_since(&self, sequence: Oid) -> Vec<Column> {
-        let query =
-            "SELECT true FROM (SELECT DISTINCT relowner FROM pg_class WHERE oid = ANY ($1)) AS c
-             WHERE has_sequence_privilege(relowner, $2, 'USAGE, UPDATE') LIMIT 1";
-        let arguments = [self.tables.clone().into(), sequence.into()];
-        if !select(query, &arguments, |row| row.get::<bool>(1)).is_empty() {
-            return columns_of_owners(sequence, true);
-        }
-        let mut new = oids_naming(sequence);
-        new.retain(|default| !self.defaults.contains(default));
-        if new.is_empty() { vec![] } else { columns_of_owners_among(sequence, true, Some(new)) }
-    }
-}
-
-/// The OIDs of the defaults that name a sequence.
-fn oids_naming(sequence: Oid) -> Vec<Oid> {
-    let query = "SELECT objid FROM pg_depend WHERE classid = 'pg_attrdef'::regclass
-         AND refclassid = 'pg_class'::regclass AND refobjid = $1";
-    select(query, &[sequence.into()], |row| row.get(1))
-}
-
-fn columns_of_owners_among(sequence: Oid, may_use: bool, among: Option<Vec<Oid>>) -> Vec<Column> {
     let may_use =
         format!("has_sequence_privilege(c.relowner, d.refobjid, 'USAGE, UPDATE') = {may_use}");
-    let found = columns_depending_on("pg_class", sequence, &may_use, among);
-    found.into_iter().map(|(_, column)| column).collect()
+    columns_naming(sequence, &may_use)
 }
 
 /// The columns of owners who may use the sequence whose default calls `nextval()`, or is too long

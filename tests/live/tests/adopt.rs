@@ -38,6 +38,10 @@ struct Statement {
 /// The index of the way whose ids are stored in no table.
 const BY_ITSELF: usize = 4;
 
+/// Ways from this index on call the function outside of a default. A call in progress of the
+/// original fails when the adoption ends.
+const DIRECT: usize = BY_ITSELF;
+
 /// Runs a statement and returns the ids it received.
 type Way = fn(&mut Client) -> Result<Vec<i64>, postgres::Error>;
 
@@ -87,7 +91,12 @@ fn write(client: &mut Client, way: usize, until: &AtomicBool) -> Vec<Statement> 
     let mut statements = vec![];
     while !until.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let ids = WAYS[way](client).unwrap_or_else(|error| panic!("writer {way}: {}", why(&error)));
+        let ids = WAYS[way](client).unwrap_or_else(|error| {
+            let code = error.code();
+            let is_in_progress = code == Some(&SqlState::SEQUENCE_GENERATOR_LIMIT_EXCEEDED);
+            assert!(way >= DIRECT && is_in_progress, "writer {way}: {}", why(&error));
+            vec![]
+        });
         statements.push(Statement { way, began, ended: Instant::now(), ids });
     }
     statements
@@ -102,7 +111,7 @@ struct Adoption {
     last: i64,
 }
 
-/// Every statement succeeds; statements that begin after an adoption generate ids above all earlier
+/// Every insert succeeds; statements that begin after an adoption generate ids above all earlier
 /// ones; and no new id is repeated. (Duplicates of the original itself, which occur when a session
 /// is suspended between its nextval and its clock, are counted and printed.)
 #[test]
@@ -651,22 +660,6 @@ fn pause_of_an_adoption_can_be_cancelled() {
     });
     println!("a pause of {stopped:?}, ended {took:?} after the cancel");
     assert!(took < stopped / 2, "{took:?} of {stopped:?}");
-}
-
-/// An adoption that is rolled back to a savepoint, in a transaction that is prepared then, does
-/// nothing at the end of the next transaction of the session.
-#[test]
-fn adoption_that_was_rolled_back_is_not_completed_later() {
-    let server = Server::start(&[("fsync", "off"), ("max_prepared_transactions", "1")]);
-    let (mut client, mut other) = (server.connect(), server.connect());
-    run(&mut client, &format!("CREATE EXTENSION instagram_id; {}", original()));
-    run(
-        &mut client,
-        "BEGIN; SAVEPOINT s; SELECT adopt_shard(5); ROLLBACK TO s; PREPARE TRANSACTION 'p'",
-    );
-    run(&mut other, "COMMIT PREPARED 'p'");
-    run(&mut other, "SELECT adopt_shard(5)");
-    run(&mut client, "BEGIN READ ONLY; SELECT 1; COMMIT");
 }
 
 /// An original with the given name and shard.

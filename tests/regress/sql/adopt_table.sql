@@ -199,8 +199,9 @@ SELECT pg_temp.moves("default", 530) FROM unnest('{insta533.next_id() + 1, -inst
 CREATE DOMAIN regress_id_other.checked AS int CHECK (VALUE <> 5);
 CREATE FUNCTION regress_id_other.of_seq(regclass, regress_id_other.checked[]) RETURNS regclass LANGUAGE sql RETURN $1;
 CREATE FUNCTION regress_id_other.number(regress_id_other.checked[]) RETURNS int LANGUAGE sql RETURN 533;
-SELECT pg_temp.moves("default", 530) FROM unnest('{"nextval(regress_id_other.of_seq(''insta533.own_seq'', ''{7}''))",
-    "next_id(regress_id_other.number(''{7}''))", "nextval((''insta533.own_seq''::text)::regclass)"}'::text[]) AS "default";
+CREATE SEQUENCE insta533.plain_seq;
+SELECT pg_temp.moves("default", 530) FROM unnest('{"nextval(regress_id_other.of_seq(''insta533.plain_seq'', ''{7}''))",
+    "next_id(regress_id_other.number(''{7}''))", "nextval((''insta533.plain_seq''::text)::regclass)"}'::text[]) AS "default";
 -- The way back means the same in a session with other settings.
 CREATE SEQUENCE regress_id_other."x\'::text); SELECT 1 / 0; --";
 DO $$ BEGIN EXECUTE format('ALTER TABLE insta533.photos ALTER id SET DEFAULT nextval(%L::regclass)', (SELECT oid::regclass FROM pg_class WHERE relname LIKE 'x\\%')); END $$;
