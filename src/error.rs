@@ -830,7 +830,7 @@ errors! {
     /// `adopt_table()` is called for a column whose default generates ids of the shard already.
     HasIdsAlready { column: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "column {column} already has ids of shard {shard}",
-        hint("With dry_run => true, the result has the statement that undoes this.");
+        hint("With dry_run => true, the result shows the statement that undoes this, if there is one.");
 
     /// `adopt_table()` is called for a column with ids of a shard that has another epoch.
     EpochOfKeysDiffers { column: String, epoch: String, shard: u16, is: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

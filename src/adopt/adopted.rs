@@ -127,7 +127,9 @@ pub fn functions(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
         let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
         let Some(function) = catalog::function_in(definition.schema, name, &[]) else { continue };
         let sequence = sequence_of(&function, definition, own_schema);
-        if kept.owner == function.owner {
+        // A migration may have restored the original. Other functions only have such names.
+        let is_adopted = sequence.is_some() || read_original(&function).is_ok();
+        if kept.owner == function.owner && is_adopted {
             adopted.push(Adopted { function, kept: Some(kept), sequence });
         }
     }

@@ -138,6 +138,7 @@ impl Adoption {
         let is_definition = |existing: &Definition| existing.function == function.oid;
         function.oid == self.function.oid
             || self.existing.as_ref().is_some_and(is_definition)
+            || self.kept_before().is_some_and(|kept| kept.oid == function.oid)
             || ddl::makes_ids_of(function, self.parts.own_schema, self.parts.shard, self.sequence)
     }
 

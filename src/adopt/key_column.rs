@@ -3,7 +3,7 @@
 
 use crate::adopt::references;
 use crate::error::Error;
-use crate::pg::catalog;
+use crate::pg::catalog::{self, BaseTypes};
 use crate::pg::default::default_of;
 use crate::pg::names;
 use crate::pg::parsed_body::Expression;
@@ -156,7 +156,7 @@ impl KeyColumn {
     pub fn check_sources(&self) -> Result<(), Error> {
         for oid in &self.sources {
             let sequence = || names::relation(*oid);
-            let going_on = self.tables_that_go_on_with(*oid);
+            let going_on = self.columns_that_go_on_with(*oid);
             if let Some(by) = repeating(*oid, true, &going_on) {
                 return Err(Error::KeyRepeated { sequence: sequence(), by });
             }
@@ -168,12 +168,13 @@ impl KeyColumn {
         Ok(())
     }
 
-    /// Other tables with a column of this name that continues with keys from the sequence. So
-    /// `currval()` goes on as well there.
-    fn tables_that_go_on_with(&self, sequence: Oid) -> Vec<Oid> {
+    /// The columns of other tables of this name that continue with keys from the sequence. In their
+    /// tables `currval()` goes on as well, in the columns after them: PostgreSQL evaluates defaults
+    /// in the order of the columns.
+    fn columns_that_go_on_with(&self, sequence: Oid) -> Vec<Column> {
         let mut columns = columns_with_nextval(sequence);
         columns.retain(|it| it.table != self.column.table && it.name == self.column.name);
-        columns.into_iter().map(|it| it.table).collect()
+        columns
     }
 
     /// Drops the sequence of the former keys, unless another default uses it.
@@ -231,12 +232,22 @@ fn adopting(column: &Column, shard: &Definition, own_schema: Oid) -> Option<Stri
 
 /// A default that may call `currval()` on the sequence, or a rule that names it, of an owner who
 /// has the right to do so, or of one who does not.
-fn repeating(sequence: Oid, has_right: bool, apart_from: &[Oid]) -> Option<String> {
+fn repeating(sequence: Oid, has_right: bool, going_on: &[Column]) -> Option<String> {
     let mut columns = columns_with_currval(sequence, has_right).into_iter();
+    let goes_on = |it: &Column| {
+        let is_before = |key: &Column| key.table == it.table && number_of(key) < number_of(it);
+        going_on.iter().any(is_before)
+    };
     let default = columns
-        .find(|it| !apart_from.contains(&it.table))
+        .find(|it| !goes_on(it))
         .map(|it| format!("the default of column {}", it.qualified()));
     default.or_else(|| rule_naming(sequence, has_right))
+}
+
+/// The position of a column in its table.
+fn number_of(column: &Column) -> Option<i16> {
+    let query = "SELECT attnum FROM pg_attribute WHERE attrelid = $1 AND attname = $2";
+    select(query, &[column.table.into(), column.name.as_str().into()], |row| row.get(1)).pop()
 }
 
 fn rule_naming(sequence: Oid, has_right: bool) -> Option<String> {
@@ -370,7 +381,8 @@ impl Found {
         if self.type_oid == pg_sys::INT8OID {
             return Ok(());
         }
-        let is_integer = [pg_sys::INT2OID, pg_sys::INT4OID].contains(&self.type_oid);
+        let base = BaseTypes::default().of(self.type_oid);
+        let is_integer = [pg_sys::INT2OID, pg_sys::INT4OID, pg_sys::INT8OID].contains(&base);
         let (table, column) = (names::relation(*table), quote_identifier(name));
         Err(Error::ColumnNotBigint { table, column, type_name: self.type_name.clone(), is_integer })
     }

@@ -1,10 +1,11 @@
 //! Other users of the sequence of a shard. By another rule than the shard's, they can generate the
 //! same ids, or move the shard's clock.
 
-use crate::adopt::adopted::{SEARCHED_MAX, is_kept, mentions_nextval};
+use crate::adopt::adopted::{SEARCHED_MAX, mentions_nextval};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::spi::select;
+use crate::sequence::check;
 use crate::shard::columns::{Column, columns_of_owners, columns_with_nextval};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::plpgsql;
@@ -39,7 +40,8 @@ impl fmt::Display for User {
 }
 
 /// Finds a default that names the sequence, a routine that calls `nextval` on it, or a shard on it,
-/// apart from the functions for which `is_ours` returns true and from kept originals.
+/// apart from the functions for which `is_ours` returns true. On a sequence that is closed to
+/// `nextval`, routines do not count.
 ///
 /// Any role can name a sequence. So a default counts if the owner of its table may use the
 /// sequence, and a routine if its owner may, or if it is in the sequence's schema. A body that
@@ -60,10 +62,11 @@ fn first(columns: Vec<Column>) -> Option<User> {
 }
 
 fn find_function(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
-    let is_other = |function: &Function| !is_ours(function) && !is_kept(function);
+    let is_other = |function: &Function| !is_ours(function);
+    let is_open = !check::is_closed_to_nextval(sequence);
     let by_dependent = |one: Dependent| match definition::read(&one.function) {
         Some(definition) => Some(User::Shard(definition)),
-        None => one.calls_nextval.then_some(User::Routine(one.function)),
+        None => (is_open && one.calls_nextval).then_some(User::Routine(one.function)),
     };
     let dependent = || {
         dependents(sequence)
@@ -72,7 +75,7 @@ fn find_function(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<U
             .find_map(by_dependent)
     };
     let by_text = || routine_naming(sequence, is_other).map(User::Routine);
-    dependent().or_else(by_text)
+    dependent().or_else(|| if is_open { by_text() } else { None })
 }
 
 /// Finds what generates ids from the sequence by any rule, as far as dependencies show this, and

@@ -222,6 +222,12 @@ pub fn made_for_another(sequence: Oid, own_group: i32) -> Option<i32> {
 /// for the clock.
 pub const CLOSED_TO_NEXTVAL: i64 = i64::MAX;
 
+pub fn is_closed_to_nextval(sequence: Oid) -> bool {
+    // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
+    let options = unsafe { guarded(|raw| raw.pg_sequence_row(sequence)) };
+    options.is_some_and(|options| options.seqincrement == CLOSED_TO_NEXTVAL)
+}
+
 /// The options that prevent a sequence from following the clock. MINVALUE is checked with each
 /// value instead, because the clock moves.
 fn unfit(options: &sys::FormData_pg_sequence, has_range_of_node: bool) -> Unfit {

@@ -376,7 +376,7 @@ pub fn newest_serial_key(column: &Column) -> Result<Option<i64>, Error> {
     let newest = newest_at_most(
         column,
         limit,
-        Parts::AllBelow,
+        Parts::Partitions,
         &has_rights_of_caller,
         &mut FxHashSet::default(),
     )?;

@@ -562,6 +562,17 @@ BEGIN
 END $$;
 SELECT state, regexp_replace(message, 'pg_temp_\d+', 'pg_temp') AS message, detail, hint FROM raises('SELECT adopt_shard(527, function => ''pg_temp.next_id()'', dry_run => true)');
 
+-- Names like those of kept originals are no mark: such a function counts as another user, and is not dropped.
+CALL original('insta592', '592');
+CALL original('insta592', '592', 'original_gen', 'insta592.table_id_seq');
+CREATE FUNCTION insta592.gen() RETURNS bigint LANGUAGE sql AS 'SELECT insta592.original_gen()';
+SELECT message FROM raises('SELECT adopt_shard(592, function => ''insta592.next_id()'')');
+SELECT create_shard(593);
+CALL original('insta593', '593', 'original_code', 'insta593.own_seq');
+CREATE FUNCTION insta593.code() RETURNS bigint LANGUAGE sql AS 'SELECT insta593.original_code()';
+SELECT message FROM raises('SELECT unadopt_shard(593)');
+SELECT count(*) FROM pg_proc WHERE proname = 'original_code';
+
 \set VERBOSITY terse
-DROP SCHEMA insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
+DROP SCHEMA insta592, insta593, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;

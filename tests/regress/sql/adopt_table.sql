@@ -392,6 +392,10 @@ DROP TABLE refers;
 CREATE TABLE detail (id bigint DEFAULT currval('beside.parent_id_seq'));
 SELECT message FROM raises('SELECT adopt_table(538, ''beside.parent'', schema => ''beside'')');
 DROP TABLE detail;
+-- A default before the key of its table is evaluated first, and would repeat the key of the other table.
+CREATE TABLE items (root bigint DEFAULT currval('beside.parent_id_seq'), id bigint DEFAULT nextval('beside.parent_id_seq'));
+SELECT message FROM raises('SELECT adopt_table(538, ''beside.parent'', schema => ''beside'')');
+DROP TABLE items;
 -- A table that has ids already is not counted.
 CREATE TABLE has_ids (id bigint DEFAULT beside.next_id()) INHERITS (beside.parent);
 CREATE TABLE part PARTITION OF beside.parted FOR VALUES WITH (MODULUS 1, REMAINDER 0);
