@@ -728,7 +728,7 @@ errors! {
     TooManyTables { function: String, roles: Vec<String>, count: i64, max: i64 } => ERRCODE_PROGRAM_LIMIT_EXCEEDED,
         "function {function} fills {count} tables of other roles",
         detail("Their owners are {}. An adoption or its reversal locks all tables of the function together, with their partitions \
-            and the tables that inherit from them. At most {max} of them, half of what the server can lock, may belong to roles \
+            and the tables that inherit from them. At most {max} of them and their schemas, half of what the server can lock, may belong to roles \
             without the rights of the caller.", listed(roles, ", ")),
         hint("Let the roles drop the tables or their defaults, or drop the defaults with ALTER TABLE ... ALTER COLUMN ... DROP DEFAULT.");
 

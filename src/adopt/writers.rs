@@ -119,17 +119,17 @@ const COLUMNS_OF_OTHERS_MAX: usize = 8;
 pub fn check_tables_of_others(function: &Function, columns: &[Column]) -> Result<(), Error> {
     let tree = catalog::tree_of("unnest($1)");
     let query = format!(
-        "SELECT relowner, count(*) FROM ({tree}) AS t JOIN pg_class ON oid = t.relid
+        "SELECT relowner, count(*), count(DISTINCT relnamespace) FROM ({tree}) AS t JOIN pg_class ON oid = t.relid
          GROUP BY 1 ORDER BY 2 DESC, 1"
     );
     let tables: Vec<Oid> = columns.iter().map(|column| column.table).collect();
     let mut counts = select_by_index(&query, &[tables.into()], |row| {
-        Some((row.get::<Oid>(1)?, row.get::<i64>(2)?))
+        Some((row.get::<Oid>(1)?, row.get::<i64>(2)?, row.get::<i64>(3)?))
     });
     let is_other = |owner: Oid| {
         owner != function.owner && !catalog::has_rights_of(owner, catalog::current_role())
     };
-    counts.retain(|(owner, _)| is_other(*owner));
+    counts.retain(|(owner, ..)| is_other(*owner));
     for columns in by_table(columns).filter(|columns| columns.len() > COLUMNS_OF_OTHERS_MAX) {
         let table = columns[0].table;
         if let Some(relation) = catalog::relation(table).filter(|table| is_other(table.owner)) {
@@ -142,11 +142,12 @@ pub fn check_tables_of_others(function: &Function, columns: &[Column]) -> Result
             });
         }
     }
-    let (count, max) = (counts.iter().map(|(_, count)| count).sum(), locks::half_of_all());
-    if count <= max {
+    let (count, max) = (counts.iter().map(|(_, tables, _)| tables).sum(), locks::half_of_all());
+    // Each schema is locked, too.
+    if count + counts.iter().map(|(.., schemas)| schemas).sum::<i64>() <= max {
         return Ok(());
     }
-    let roles = counts.iter().map(|(owner, _)| names::role(*owner)).collect();
+    let roles = counts.iter().map(|(owner, ..)| names::role(*owner)).collect();
     Err(Error::TooManyTables { function: names::function(function.oid), roles, count, max })
 }
 
