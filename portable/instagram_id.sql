@@ -23,8 +23,12 @@ BEGIN
     IF NOT pg_catalog.pg_try_advisory_xact_lock(1314220021721) THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
             DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when the lock is free; pg_locks lists who has it.';
-    END IF;
-    IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'instagram_id') THEN
+    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION USING ERRCODE = '55000',
+            MESSAGE = format('cannot install instagram_id at isolation level %s', current_setting('transaction_isolation')),
+            DETAIL = 'The snapshot of the transaction may be older than the extension.',
+            HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED, or SET default_transaction_isolation = ''read committed''.';
+    ELSIF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'instagram_id') THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'extension instagram_id is installed in this database',
             DETAIL = 'Ids of a shard must come either from the library or from the portable edition.',
             HINT = 'Use the functions of the extension.';

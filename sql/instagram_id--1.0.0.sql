@@ -7,8 +7,8 @@
 -- OPERATOR(pg_catalog.=).
 
 -- The portable edition has its own lock on a sequence, so the two together would repeat ids. Any
--- role can create a function of its name. So the functions count only in a schema whose owner also
--- has the mutexes. A comment would be no mark: pg_dump can leave it out.
+-- role can create a function of its name. So the functions count only if a mutex exists, too. Their
+-- owners may differ. A comment would be no mark: pg_dump can leave it out.
 DO $$
 DECLARE
     place name;
@@ -30,6 +30,11 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(1314220021721) THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
             DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when the lock is free; pg_locks lists who has it.';
+    ELSIF pg_catalog.current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION USING ERRCODE = '55000',
+            MESSAGE = pg_catalog.format('cannot install instagram_id at isolation level %s', pg_catalog.current_setting('transaction_isolation')),
+            DETAIL = 'The snapshot of the transaction may be older than the portable edition.',
+            HINT = 'Use BEGIN ISOLATION LEVEL READ COMMITTED, or SET default_transaction_isolation = ''read committed''.';
     END IF;
     SELECT pg_catalog.format('Schema %I of role %I has its functions.', n.nspname, pg_catalog.pg_get_userbyid(n.nspowner)) INTO found
         FROM pg_namespace AS n JOIN pg_proc ON pronamespace = n.oid AND proname = '_shard_next_id'

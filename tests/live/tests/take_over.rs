@@ -488,6 +488,35 @@ fn check_refusals_of_the_file(server: &Server) {
     run(&mut plain, "ROLLBACK; DROP EXTENSION instagram_id; DROP SCHEMA ids_mutexes CASCADE");
 }
 
+/// Such a transaction does not see what others have installed since its first statement.
+fn check_refusal_of_an_old_snapshot(client: &mut Client, statement: &str) {
+    run(client, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+    let refused = error_of(client, statement);
+    assert!(
+        refused.0 == "55000" && refused.1.contains("at isolation level repeatable read"),
+        "{refused:?}"
+    );
+    run(client, "ROLLBACK");
+}
+
+/// Two sessions that install different editions in database "plain" do not see each other, nor does
+/// a transaction see what was installed after its snapshot.
+fn check_installations_at_the_same_time(server: &Server) {
+    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
+    let [mut installing, mut other] = [(); 2].map(|()| server.connect_to("plain"));
+    run(&mut installing, "DROP SCHEMA ids");
+    for (first, second) in [
+        (file.replace("COMMIT;", ""), "CREATE EXTENSION instagram_id"),
+        ("CREATE EXTENSION instagram_id".into(), &file),
+    ] {
+        check_refusal_of_an_old_snapshot(&mut other, second);
+        run(&mut installing, &format!("BEGIN; {first}"));
+        assert_eq!(error_of(&mut other, second).0, "55006");
+        run(&mut installing, "ROLLBACK");
+        run(&mut other, "ROLLBACK");
+    }
+}
+
 /// The roles that can take over, and the states that refuse it. Each refusal leaves the portable
 /// edition as it was.
 #[test]
@@ -526,22 +555,13 @@ fn take_over_is_refused_where_it_would_be_wrong() {
     let mut plain = server.connect_to("plain");
     run(&mut plain, "CREATE SCHEMA ids");
     assert_eq!(error_of(&mut plain, TAKE_OVER).0, "55000");
-    run(&mut client, "BEGIN ISOLATION LEVEL REPEATABLE READ");
-    assert_eq!(error_of(&mut client, TAKE_OVER).0, "55000");
-    run(&mut client, "ROLLBACK; SELECT insta5.next_id()");
+    check_refusal_of_an_old_snapshot(&mut client, TAKE_OVER);
+    run(&mut client, "SELECT insta5.next_id()");
     // The first statement takes effect for all sessions before the second one.
     run(&mut client, &format!("BEGIN; {TAKE_OVER}"));
     assert_eq!(error_of(&mut client, UPDATE).0, "55006");
     run(&mut client, "ROLLBACK; SELECT insta5.next_id()");
-    // Two sessions that install different editions at the same moment.
-    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
-    run(&mut plain, &format!("DROP SCHEMA ids; BEGIN; {}", file.replace("COMMIT;", "")));
-    assert_eq!(
-        error_of(&mut server.connect_to("plain"), "CREATE EXTENSION instagram_id").0,
-        "55006"
-    );
-    run(&mut plain, "ROLLBACK; BEGIN; CREATE EXTENSION instagram_id");
-    assert_eq!(error_of(&mut server.connect_to("plain"), &file).0, "55006");
+    check_installations_at_the_same_time(&server);
 
     // The installer can: the functions belong to a superuser, the schema stays his.
     let mut installer = connect_as(&server, "installer");
@@ -549,6 +569,7 @@ fn take_over_is_refused_where_it_would_be_wrong() {
     run(&mut installer, UPDATE);
     assert_eq!(error_of(&mut installer, REPLACEMENTS[0]).0, "42501");
     assert_eq!(catalog(&mut client), catalog(&mut server.connect_to("library")));
+    let file = std::fs::read_to_string(of_project(FILE)).unwrap();
     assert_eq!(error_of(&mut connect_as(&server, "installer"), &file).0, "55000");
     run(&mut installer, "SELECT insta5.next_id(); SELECT create_shard(6)");
 }
