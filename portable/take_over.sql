@@ -10,8 +10,9 @@
 
    Statements that are running continue to call the functions whose names begin with _, which stay
    until ALTER EXTENSION UPDATE drops them. No function of the library calls these, and their owner
-   can neither replace them nor add one. next_ids() cannot be inlined, so that such a statement calls
-   it by its OID: the old one gets a name with _, and the library's is a new function. */
+   cannot replace them. It can add one in a transaction that is open now: ALTER EXTENSION UPDATE waits
+   for these. next_ids() cannot be inlined, so that such a statement calls it by its OID: the old one
+   gets a name with _, and the library's is a new function. */
 \echo Use "CREATE EXTENSION instagram_id SCHEMA ids VERSION '1.0.0-portable'" to load this file. \quit
 
 DO $$

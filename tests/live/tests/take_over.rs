@@ -306,12 +306,50 @@ const REPLACEMENTS: [&str; 9] = [
     "DROP FUNCTION ids.id_seq(bigint)",
 ];
 
+/// Runs UPDATE, and something else while it waits.
+fn while_waiting(
+    server: &Server,
+    updating: &mut Client,
+    action: impl FnOnce(),
+) -> Result<(), postgres::Error> {
+    thread::scope(|scope| {
+        let update = scope.spawn(|| updating.batch_execute(UPDATE));
+        server.wait_until(
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')",
+        );
+        action();
+        update.join().unwrap()
+    })
+}
+
+/// UPDATE waits for a transaction that is open, but neither for a later one nor for those of other
+/// databases. A busy machine may need longer than it waits.
+fn update_while_transactions_end(server: &Server, updating: &mut Client) {
+    let [mut open, mut later] = [(); 2].map(|()| server.connect());
+    let mut elsewhere = server.connect_to("library");
+    run(&mut elsewhere, "BEGIN; PREPARE TRANSACTION 'elsewhere'");
+    run(&mut elsewhere, "BEGIN; SELECT");
+    for _ in 0..10 {
+        run(&mut open, "BEGIN; SELECT");
+        let updated = while_waiting(server, updating, || {
+            run(&mut later, "BEGIN; SELECT");
+            run(&mut open, "COMMIT");
+        });
+        run(&mut later, "COMMIT");
+        match updated {
+            Ok(()) => return,
+            Err(error) => assert_eq!(error.code().unwrap().code(), "55006", "{}", why(&error)),
+        }
+    }
+    panic!("it waited for other transactions 10 times");
+}
+
 /// After the take-over by a superuser, no function has text or properties that the installer gave
 /// it, and he can change none.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a list of objects")]
 fn installer_can_replace_nothing_after_the_take_over() {
-    let server = server_with_both(&[("fsync", "off")]);
+    let server = server_with_both(&[("fsync", "off"), ("max_prepared_transactions", "2")]);
     let mut installer = connect_as(&server, "installer");
     let mut client = server.connect();
     run(
@@ -358,19 +396,39 @@ fn installer_can_replace_nothing_after_the_take_over() {
     run(
         &mut creating,
         &format!(
-            "BEGIN; {}; ALTER EXTENSION plpgsql ADD FUNCTION ids.id_time(text)",
+            "BEGIN; {}; ALTER EXTENSION plpgsql ADD FUNCTION ids.id_time(text);
+             CREATE FUNCTION ids._member() RETURNS void BEGIN ATOMIC END; ALTER EXTENSION plpgsql ADD FUNCTION ids._member();
+             CREATE PROCEDURE ids._procedure() BEGIN ATOMIC END",
             REPLACEMENTS[2]
         ),
     );
+    // A session can use privileges that it has looked up before the take-over until its transaction
+    // ends. The session that updates has looked at the list of sessions before that one began.
+    let mut updating = server.connect();
+    run(&mut updating, "BEGIN; SELECT FROM pg_stat_activity");
+    let mut idle = connect_as(&server, "installer");
+    run(&mut idle, "BEGIN; SELECT 'idle'");
     run(&mut client, TAKE_OVER);
-    assert_eq!(error_of(&mut client, UPDATE).0, "55006");
-    run(&mut creating, "COMMIT");
+    let refused = error_of(&mut updating, UPDATE);
+    for session in [&mut creating, &mut idle] {
+        let process = format!("process {}", one::<i32>(session, "SELECT pg_backend_pid()"));
+        assert!(refused.0 == "55006" && refused.1.contains(&process), "{process}: {refused:?}");
+    }
+    run(&mut updating, "ROLLBACK");
+    run(&mut idle, "COMMIT");
+    // Also if it is prepared while the statement waits.
+    let prepare = || run(&mut creating, "PREPARE TRANSACTION 'later'");
+    let refused = while_waiting(&server, &mut updating, prepare).expect_err("it is open");
+    assert_eq!(refused.code().unwrap().code(), "55006");
+    let message = "a transaction that began before this statement is still open
+prepared transaction 'later'.";
     let refused = error_of(&mut client, UPDATE);
-    assert_eq!(
-        (&refused.0[..], refused.1.contains("function ids.id_time(text)")),
-        ("55000", true),
-        "{refused:?}"
-    );
+    assert_eq!((&refused.0[..], &refused.1[..]), ("55006", message));
+    run(&mut creating, "COMMIT PREPARED 'later'");
+    let message = "schema ids contains objects that are not of the extension
+function ids.id_time(text), function ids._member(), function ids._procedure().";
+    let refused = error_of(&mut client, UPDATE);
+    assert_eq!((&refused.0[..], &refused.1[..]), ("55000", message));
 
     for statement in REPLACEMENTS {
         for role in ["installer", "friend"] {
@@ -388,9 +446,10 @@ fn installer_can_replace_nothing_after_the_take_over() {
     // His own, still.
     run(
         &mut installer,
-        "ALTER EXTENSION plpgsql DROP FUNCTION ids.id_time(text); DROP FUNCTION ids.id_time(text)",
+        "ALTER EXTENSION plpgsql DROP FUNCTION ids.id_time(text); ALTER EXTENSION plpgsql DROP FUNCTION ids._member();
+         DROP FUNCTION ids.id_time(text); DROP PROCEDURE ids._procedure()",
     );
-    run(&mut client, UPDATE);
+    update_while_transactions_end(&server, &mut client);
     assert_eq!(catalog(&mut client), catalog(&mut server.connect_to("library")));
     run(&mut client, "SELECT ids.id_time(5), ids.next_id(5); SELECT * FROM ids.id_shards");
     assert_eq!(texts(&mut client, "SELECT who::text FROM public.caught"), Vec::<String>::new());
@@ -566,6 +625,11 @@ fn take_over_is_refused_where_it_would_be_wrong() {
     // The installer can: the functions belong to a superuser, the schema stays his.
     let mut installer = connect_as(&server, "installer");
     run(&mut installer, TAKE_OVER);
+    check_refusal_of_an_old_snapshot(&mut installer, UPDATE);
+    run(&mut client, "BEGIN; SELECT pg_advisory_xact_lock(1314220021721)");
+    let refused = error_of(&mut installer, UPDATE);
+    assert!(refused.0 == "55006" && refused.1.contains("1314220021721"), "{refused:?}");
+    run(&mut client, "ROLLBACK");
     run(&mut installer, UPDATE);
     assert_eq!(error_of(&mut installer, REPLACEMENTS[0]).0, "42501");
     assert_eq!(catalog(&mut client), catalog(&mut server.connect_to("library")));
