@@ -2,7 +2,7 @@
 # make demo           see the extension at work, on a server of its own
 # make check          run the quick check while you work: half a minute; make check T=errors runs only tests of this name;
 #                     ACCEPT=1 make check takes over the output of the regression and isolation tests
-# make test           run the tests that need a PostgreSQL and nothing else, on Debian's: twelve minutes
+# make test           run the tests that need a PostgreSQL and nothing else, on Debian's: seven minutes
 # make test-clients   run the client programs of the documentation, in Python, JavaScript, PHP, Java, Go and Ruby;
 #                     test-packages, test-majors and test-citus run the tests that need other packages, a newer major, or
 #                     a PostgreSQL with Citus
