@@ -130,27 +130,27 @@ impl Adoption {
             let other = User::Column(column).to_string();
             return Err(Error::SequenceShared { name: name(), other });
         }
-        self.check_other_user(other_user::find(sequence, |function| self.is_ours(function)))
+        self.check_other_user(sequence)
     }
 
-    /// Whether a function that uses the sequence is the original, or belongs to the shard.
-    fn is_ours(&self, function: &Function) -> bool {
-        let is_definition = |existing: &Definition| existing.function == function.oid;
-        function.oid == self.function.oid
-            || self.existing.as_ref().is_some_and(is_definition)
-            || self.kept_before().is_some_and(|kept| kept.oid == function.oid)
-            || ddl::makes_ids_of(function, self.parts.own_schema, self.parts.shard, self.sequence)
-    }
-
-    fn check_other_user(&self, user: Option<User>) -> Result<(), Error> {
-        let name = || names::relation(self.sequence.oid);
-        match user {
-            None => Ok(()),
-            Some(other @ User::Routine(_)) => {
-                Err(Error::OriginalsShareSequence { name: name(), other: other.to_string() })
-            }
-            Some(other) => Err(Error::SequenceShared { name: name(), other: other.to_string() }),
-        }
+    /// Checks that no default, shard or function uses the sequence but the original, the one kept
+    /// by an earlier adoption, and functions of the shard.
+    fn check_other_user(&self, sequence: Oid) -> Result<(), Error> {
+        let definition = self.existing.as_ref().map(|existing| existing.function);
+        // Read once: other roles decide how many functions there are to look at.
+        let kept = self.kept_before().map(|kept| kept.oid);
+        let ours = [Some(self.function.oid), definition, kept];
+        let is_ours = |function: &Function| {
+            let (own_schema, shard) = (self.parts.own_schema, self.parts.shard);
+            ours.contains(&Some(function.oid))
+                || ddl::makes_ids_of(function, own_schema, shard, self.sequence)
+        };
+        let Some(user) = other_user::find(sequence, is_ours) else { return Ok(()) };
+        let (name, other) = (names::relation(sequence), user.to_string());
+        Err(match user {
+            User::Routine(_) => Error::OriginalsShareSequence { name, other },
+            _ => Error::SequenceShared { name, other },
+        })
     }
 
     /// A NOTICE about defaults that name the sequence, if the owners of their tables lack USAGE and

@@ -234,20 +234,15 @@ fn adopting(column: &Column, shard: &Definition, own_schema: Oid) -> Option<Stri
 /// has the right to do so, or of one who does not.
 fn repeating(sequence: Oid, has_right: bool, going_on: &[Column]) -> Option<String> {
     let mut columns = columns_with_currval(sequence, has_right).into_iter();
+    let number = |it: &Column| catalog::column_number(it.table, &it.name);
     let goes_on = |it: &Column| {
-        let is_before = |key: &Column| key.table == it.table && number_of(key) < number_of(it);
+        let is_before = |key: &Column| key.table == it.table && number(key) < number(it);
         going_on.iter().any(is_before)
     };
     let default = columns
         .find(|it| !goes_on(it))
         .map(|it| format!("the default of column {}", it.qualified()));
     default.or_else(|| rule_naming(sequence, has_right))
-}
-
-/// The position of a column in its table.
-fn number_of(column: &Column) -> Option<i16> {
-    let query = "SELECT attnum FROM pg_attribute WHERE attrelid = $1 AND attname = $2";
-    select(query, &[column.table.into(), column.name.as_str().into()], |row| row.get(1)).pop()
 }
 
 fn rule_naming(sequence: Oid, has_right: bool) -> Option<String> {

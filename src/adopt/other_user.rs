@@ -75,7 +75,7 @@ fn find_function(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<U
             .find_map(by_dependent)
     };
     let by_text = || routine_naming(sequence, is_other).map(User::Routine);
-    dependent().or_else(|| if is_open { by_text() } else { None })
+    if is_open { dependent().or_else(by_text) } else { dependent() }
 }
 
 /// Finds what generates ids from the sequence by any rule, as far as dependencies show this, and

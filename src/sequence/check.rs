@@ -222,6 +222,7 @@ pub fn made_for_another(sequence: Oid, own_group: i32) -> Option<i32> {
 /// for the clock.
 pub const CLOSED_TO_NEXTVAL: i64 = i64::MAX;
 
+/// Whether `nextval()` fails on a sequence.
 pub fn is_closed_to_nextval(sequence: Oid) -> bool {
     // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
     let options = unsafe { guarded(|raw| raw.pg_sequence_row(sequence)) };

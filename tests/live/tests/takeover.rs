@@ -1774,7 +1774,7 @@ fn delay_wal(node: &Server) {
     run(&mut client, "SELECT pg_reload_conf()");
 }
 
-/// What a takeover has changed survives crashes right after it, even if commits on the nodes are
+/// A crash right after a takeover loses none of its changes, even if commits on the nodes are
 /// asynchronous. Ids are ahead of the clock, so that the clock cannot hide a loss.
 #[test]
 fn takeover_survives_crashes() {
@@ -2036,7 +2036,7 @@ fn session_with_an_older_library_is_refused_after_an_upgrade(
     }
 }
 
-/// What needs no second worker, one after another on one cluster.
+/// The tests that need no second worker, one after another on one cluster.
 #[test]
 fn each_rule_holds_on_one_worker() {
     let cluster = Emulated::start_with_shard(1);
