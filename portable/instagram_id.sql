@@ -221,7 +221,7 @@ BEGIN
         may_use := has_sequence_privilege(seq, 'USAGE, UPDATE');
     EXCEPTION WHEN wrong_object_type THEN
         RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('relation %s is not a sequence', seq),
-            HINT = 'Pass a sequence that was created by CREATE SEQUENCE or create_shard().';
+            HINT = 'Pass a sequence. If the relation has the name that the sequence of a shard needs, rename it.';
     END;
     IF may_use IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '42P01', MESSAGE = format('sequence with OID %s does not exist', seq::oid),
@@ -346,7 +346,7 @@ BEGIN
     END IF;
     RAISE EXCEPTION USING ERRCODE = '2200H', MESSAGE = format('reached the last id of sequence %s', seq),
         DETAIL = format('Its last value is %s. Ids end 1099511627775 ms after the epoch, where they would turn negative.', last),
-        HINT = format('If setval() or a wrong clock took the sequence there, and no table has ids that are ahead of the clock, use SELECT setval(%L, %s) to let it follow the clock again.', seq, (pg_sequence_parameters(seq)).minimum_value);
+        HINT = format('If setval() or a wrong clock took the sequence there, and no table has ids that are ahead of the clock, use SELECT setval(%L, %s, false) to let it follow the clock again.', seq, (pg_sequence_parameters(seq)).minimum_value);
 END $$;
 
 -- The work of shard_next_id(). The frequent path is here; _take() does the rest. All of the path is
@@ -1034,7 +1034,7 @@ BEGIN
     sequence := format('%I.table_id_seq', name)::regclass;
     IF (SELECT relkind FROM pg_class WHERE oid = sequence) <> 'S' THEN
         RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('relation %s is not a sequence', sequence),
-            HINT = 'Pass a sequence that was created by CREATE SEQUENCE or create_shard().';
+            HINT = 'Pass a sequence. If the relation has the name that the sequence of a shard needs, rename it.';
     ELSIF (SELECT relowner FROM pg_class WHERE oid = sequence) <> quote_ident(current_user)::regrole THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('must be owner of sequence %s', sequence),
             HINT = 'Ask its owner or a superuser.';

@@ -404,7 +404,7 @@ errors! {
     /// another kind, such as a table.
     NotSequence(name: String) => ERRCODE_WRONG_OBJECT_TYPE,
         "relation {0} is not a sequence",
-        hint("Pass a sequence that was created by CREATE SEQUENCE or create_shard().");
+        hint("Pass a sequence. If the relation has the name that the sequence of a shard needs, rename it.");
 
     /// The sequence was created or altered so that its value cannot follow the clock.
     Unfit { name: String, unfit: Unfit } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -430,7 +430,7 @@ errors! {
         "reached the last id of sequence {name}",
         detail("Its last value is {last_value}. Ids end {ISSUED_MS_MAX} ms after the epoch, where they would turn negative."),
         hint("If setval() or a wrong clock took the sequence there, and no table has ids that are ahead of the clock, use SELECT \
-            setval({}, {min_value}) to let it follow the clock again.",
+            setval({}, {min_value}, false) to let it follow the clock again.",
             literal(name));
 
     /// `node_next_id()` is called for the sequence of a shard.
@@ -1120,7 +1120,8 @@ errors! {
         hint("Install the files of this version there, and run ALTER EXTENSION instagram_id UPDATE.");
 
     /// A sequence was not taken over within the time that the setting
-    /// `instagram_id.take_over_timeout` allows.
+    /// `instagram_id.take_over_timeout` allows, or `take_over_shards()` for the wait for another
+    /// session.
     TakeOverTimedOut { name: String, limit: String, nodes: Vec<String> } => ERRCODE_CONNECTION_EXCEPTION,
         "cannot take over sequence {name} within {limit}",
         detail("{}", if nodes.is_empty() {
@@ -1128,10 +1129,14 @@ errors! {
         } else {
             format!("Not all of these nodes have handed it over in time: {}.", nodes.join(", "))
         }),
-        hint("After a move each node must answer once. If a node is lost, replace it by its standby with \
-            citus_update_node(). If it has no tenants, you can disable it, remove it, and run SELECT * FROM \
-            take_over_shards(recover => true) on each node instead. The setting instagram_id.take_over_timeout is \
-            the limit.");
+        hint("{}", if nodes.is_empty() {
+            "Try again."
+        } else {
+            "After a move each node must answer once. If a node is lost, replace it by its standby with \
+                citus_update_node(). If it has no tenants, you can disable it, remove it, and run SELECT * FROM \
+                take_over_shards(recover => true) on each node instead. The setting instagram_id.take_over_timeout is \
+                the limit."
+        });
 
     /// A session has waited for another one, whose attempt to take the sequence over has failed.
     TakeOverFailed { name: String, node: String } => ERRCODE_CONNECTION_EXCEPTION,

@@ -18,7 +18,6 @@ use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::hlc::{self, Run, WARN_AHEAD_MS, Wait};
 use instagram_id_core::layout::{self, Shard};
 use pgrx::PgLogLevel;
-use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use std::cell::Cell;
 use std::time::Duration;
@@ -130,12 +129,6 @@ pub fn advance(sequence: IdSequence, value: i64) -> Result<i64, Error> {
     }
 }
 
-/// Checks that ids can be generated from a sequence, and locks it to the end of the transaction.
-pub fn examine(sequence: Oid) -> Result<(), Error> {
-    let ids = IdSequence { oid: sequence, epoch: Epoch::ORIGINAL };
-    placement::retry(ids, || visit::examine(sequence))
-}
-
 /// Resolves a refusal, so that the visit can be repeated. A copy that is opened for this continues
 /// above `floor`.
 #[cold]
@@ -147,7 +140,7 @@ fn resolve(
 ) -> Result<(), Error> {
     match refusal {
         Refusal::Closed => takeover::take_over(sequence, policy, floor),
-        refusal => placement::resolve(refusal, sequence),
+        refusal => placement::resolve(refusal, sequence.oid),
     }
 }
 
@@ -211,7 +204,7 @@ pub fn warn_if_ahead(shard: Shard, epoch: Epoch, last_value: i64) {
 fn warn_once(sequence: IdSequence, run: Run) {
     // Uses the current clock, because the session may have waited for the page long after its
     // arrival.
-    let now_ms = sequence.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
+    let now_ms = names::now_ms(sequence.epoch);
     let ahead_ms = hlc::ms_of(run.first) - now_ms;
     if ahead_ms <= WARN_AHEAD_MS || HAS_WARNED.replace(true) {
         return;

@@ -15,9 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
-/// The exit status of [`Error::WritesStopped`].
-const WRITES_STOPPED: u8 = 5;
-
 /// Reads a plan as `plan --json` prints it, from a file or from standard input (`-`).
 pub fn read_plan(file: &str) -> Result<Plan> {
     let text = if file == "-" {
@@ -142,7 +139,7 @@ impl State<'_> {
                 ));
                 return Some(planned);
             }
-            Ok(Err(error)) if error.status() == WRITES_STOPPED => {
+            Ok(Err(Error::WritesStopped { .. })) => {
                 self.stopped = Some(*shard);
                 self.failed.push(shard.to_string());
             }

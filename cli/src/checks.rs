@@ -7,6 +7,7 @@ use crate::server::Server;
 use crate::session;
 use crate::trust;
 use instagram_id_core::moving::SchemaMark;
+use instagram_id_core::version;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -224,7 +225,7 @@ fn differences(source: &Server, target: &Server, here: &Facts, there: &Facts) ->
     let behind = here.clock - there.clock;
     let mut obstacles = Vec::new();
     if let (Some(version), Some(needed)) = (&there.version, &here.version)
-        && version_parts(version) < version_parts(needed)
+        && version::numbers(version) < version::numbers(needed)
     {
         obstacles.push(format!(
             "server {to} has instagram_id {version}, older than {needed} on {from}: run ALTER EXTENSION instagram_id UPDATE"
@@ -419,11 +420,6 @@ fn missing_right_of(
     )))
 }
 
-/// The numbers of a version, to compare 0.10.0 with 0.9.0.
-fn version_parts(version: &str) -> Vec<u32> {
-    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
-}
-
 /// Finds the schema of the shard on the source, and sets it for both servers. Returns the owner of
 /// the shard there, if it has one definition, and obstacles in the schema.
 fn find_schema(source: &mut Server, target: &mut Server) -> Result<(Option<String>, Vec<String>)> {
@@ -557,15 +553,4 @@ fn obstacles_in_schema(
     obstacles.extend(missing);
     obstacles.extend(trust::look(target, &target.connection(), &found, &here.dumped)?.obstacles);
     Ok(obstacles)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::version_parts;
-
-    #[test]
-    fn versions_are_compared_by_their_numbers() {
-        assert!(version_parts("0.10.0") > version_parts("0.9.1"));
-        assert!(version_parts("1.0.0") > version_parts("0.10.0"));
-    }
 }

@@ -71,8 +71,7 @@ impl Deadline {
     fn explain(self, cause: Error) -> Error {
         match cause {
             Error::Failed { message, server: Some(error) } if error.sqlstate == "57014" => {
-                let message =
-                    format!("{message} within {} s; no data is lost", self.limit.as_secs());
+                let message = format!("{message} in the time of --stop; no data is lost");
                 let way = "run move again; if no other session holds locks, with a longer --stop";
                 let server = libpq::Error { message: way.into(), ..error };
                 Error::Failed { message, server: Some(server) }

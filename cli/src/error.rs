@@ -7,7 +7,7 @@ use crate::libpq;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No change is incomplete, and the map is correct.
-    #[error("{message}")]
+    #[error("{message}{}", .server.as_ref().map_or_else(String::new, |error| format!(": {error}")))]
     Failed { message: String, server: Option<libpq::Error> },
     /// The checks found these obstacles, and nothing was changed.
     #[error("{problem}")]
@@ -17,7 +17,7 @@ pub enum Error {
     Busy(u16),
     /// The shard may reject writes on both servers.
     #[error(
-        "writes to shard {shard} may still be stopped: run move or cancel when both servers can be reached"
+        "writes to shard {shard} may still be stopped: when both servers can be reached, run move, or cancel if the copy is not open yet"
     )]
     WritesStopped { shard: u16, cause: Box<Error> },
     /// A move has begun and is not finished. The advice names the commands to finish or undo it.
@@ -55,8 +55,8 @@ impl Error {
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         match self {
-            Error::Failed { message, server: Some(error) } => {
-                lines.push(format!("{message}: {}", error.message));
+            Error::Failed { server: Some(error), .. } => {
+                lines.push(self.to_string());
                 let notes = [("DETAIL", &error.detail), ("HINT", &error.hint)];
                 lines.extend(
                     notes

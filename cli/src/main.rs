@@ -84,7 +84,7 @@ Exit status:
   2  wrong arguments
   3  the checks reject the move or the map; nothing was changed
   4  another command is working on the shard
-  5  writes to the shard may still be stopped: run move or cancel
+  5  writes to the shard may still be stopped: run move, or cancel
   129, 130, 143  interrupted by SIGHUP, SIGINT, SIGTERM; otherwise as 1";
 
 #[derive(Subcommand)]

@@ -9,6 +9,7 @@
 //! - [`model`]: a model of a server with such a sequence, for property tests and the fuzzer
 //! - [`moving`]: which step of moving a shard comes next
 //! - [`shortcode`]: an id as a short code in base 64, as in links
+//! - [`version`]: which of two versions of the extension is newer
 //! - [`plpgsql`]: reads shard, sequence and epoch from the body of the published PL/pgSQL function
 
 pub mod copy;
@@ -20,3 +21,4 @@ pub mod model;
 pub mod moving;
 pub mod plpgsql;
 pub mod shortcode;
+pub mod version;

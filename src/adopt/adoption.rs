@@ -3,6 +3,7 @@
 //! replaces the function.
 
 use crate::adopt::adopted::{self, KEPT};
+use crate::adopt::writers::in_order_of_tables;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::sequence::IdSequence;
@@ -64,7 +65,7 @@ impl Adoption {
                 }
             }
         }
-        columns
+        in_order_of_tables(columns)
     }
 
     /// Whether the function still has the name, body and tables that were read, and the sequence

@@ -12,8 +12,9 @@ use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi::{self, select};
 use crate::sequence::check::CLOSED_TO_NEXTVAL;
+use crate::sequence::placement;
 use crate::sequence::read;
-use crate::shard::columns::{AHEAD_MAX_MS, now_ms};
+use crate::shard::columns::AHEAD_MAX_MS;
 use crate::shard::trust::Trust;
 use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, SEQ_MAX};
@@ -38,10 +39,13 @@ impl Adoption {
         }
         self.check_kept_name()?;
         let counter = read::last_value(self.sequence.oid).unwrap_or(0);
-        // The RESTART in it gives the sequence a new file, so that a rollback also undoes the
-        // change of the value below.
-        spi::run(&self.fix_options_of_sequence());
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
+        if self.has_copies() {
+            generator::advance(self.sequence, start)?;
+        }
+        // This gives the sequence a new file, so that a rollback also undoes the change of the
+        // value below.
+        spi::run(&self.fix_options_of_sequence());
         let above = generator::advance(self.sequence, start)?;
         let statements = self.statements()?;
         let kept_before = self.kept_before().map(|kept| kept.oid);
@@ -60,7 +64,7 @@ impl Adoption {
     /// The value that new ids follow. It is later than any id that the original has generated, and
     /// it continues the sequence field.
     fn start(&self, counter: i64, newest: Option<i64>) -> i64 {
-        let now_ms = now_ms(self.sequence.epoch);
+        let now_ms = names::now_ms(self.sequence.epoch);
         let newest_ms = newest.filter(|id| *id >= 0).map_or(0, |id| layout::ms_of(id) as i64);
         // The sequence may have been a clock before, and must not go back then. A plain counter is
         // far below the clock, and a value far above it cannot be a clock.
@@ -70,10 +74,18 @@ impl Adoption {
         hlc::first_of(ms) | (counter & i64::from(SEQ_MAX))
     }
 
+    /// Whether other nodes of a cluster have copies of the sequence, from a time when its schema
+    /// was distributed.
+    fn has_copies(&self) -> bool {
+        placement::owner_of(self.sequence.oid).owner.is_some()
+    }
+
+    /// A copy keeps its value, because a RESTART would close it.
     fn fix_options_of_sequence(&self) -> String {
         format!(
-            "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT {CLOSED_TO_NEXTVAL} NO MAXVALUE NO CYCLE CACHE 1 OWNED BY NONE RESTART",
-            names::relation(self.sequence.oid)
+            "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT {CLOSED_TO_NEXTVAL} NO MAXVALUE NO CYCLE CACHE 1 OWNED BY NONE{}",
+            names::relation(self.sequence.oid),
+            if self.has_copies() { "" } else { " RESTART" }
         )
     }
 

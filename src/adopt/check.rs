@@ -7,12 +7,11 @@ use crate::adopt::writers::{check_may_lock, check_tables_of_others, newest_key};
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
+use crate::pg::roles;
 use crate::sequence::IdSequence;
 use crate::sequence::placement;
-use crate::sequence::{refusal, visit};
-use crate::shard::columns::{
-    self, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners, now_ms,
-};
+use crate::sequence::refusal;
+use crate::shard::columns::{self, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners};
 use crate::shard::ddl;
 use crate::shard::definition::Definition;
 use crate::shard::trust::{self, Trust};
@@ -55,7 +54,7 @@ impl Adoption {
         )?;
         check_may_lock(&self.columns)?;
         rights::check_owner_can_create(&self.function, self.sequence.oid, self.parts.own_schema)?;
-        visit::check_may_update(self.sequence)?;
+        roles::check_may_set(self.sequence.oid)?;
         rights::check_callers(&self.function, self.sequence.oid, self.parts.own_schema)
     }
 
@@ -222,7 +221,7 @@ impl Adoption {
         if self.shard_from == KnownFrom::Caller && is != asked {
             return Err(Error::NewestOfAnotherShard { id, column, is, asked, function });
         }
-        let ahead_ms = ms - now_ms(self.sequence.epoch);
+        let ahead_ms = ms - names::now_ms(self.sequence.epoch);
         if self.epoch_from == KnownFrom::Caller
             && !(-CLAIM_AGE_MAX_MS..=CLAIM_AHEAD_MAX_MS).contains(&ahead_ms)
         {

@@ -14,7 +14,7 @@ use crate::adopt::original::{AdoptionRequest, check_may_replace};
 use crate::adopt::other_user;
 use crate::adopt::writers::{
     CATCH_UP, TableLock, change_functions, check_may_lock, check_tables_of_others,
-    lock_out_writers, wait_for_newest_id, wait_for_the_clock,
+    in_order_of_tables, lock_out_writers, wait_for_newest_id, wait_for_the_clock,
 };
 use crate::arguments::{self, not_null};
 use crate::error::Error;
@@ -28,7 +28,7 @@ use crate::pg::roles;
 use crate::pg::spi;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::{IdSequence, visit};
+use crate::sequence::IdSequence;
 use crate::shard::columns::{self, Callers, Column, Owners, WITH_DEFAULTS};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
@@ -225,9 +225,10 @@ fn sequences_to_lock(
             roles::check_may_create_in(one.function.schema, one.function.owner)?;
         }
         locks::check_schema_of(sequence.oid)?;
-        sequences.push(sequence);
+        if !sequences.contains(&sequence) {
+            sequences.push(sequence);
+        }
     }
-    sequences.dedup();
     Ok(sequences)
 }
 
@@ -274,7 +275,7 @@ fn check_not_used_by_number(
     let sequence = definition.sequence.oid;
     let counts = |column: &&Column| {
         catalog::relation(column.table)
-            .is_some_and(|table| visit::may_be_used_by(sequence, table.owner))
+            .is_some_and(|table| roles::may_generate(sequence, table.owner))
     };
     let (counting, others): (Vec<_>, Vec<_>) = columns.iter().partition(counts);
     let Some(column) = counting.first().or(others.first()) else { return Ok(()) };
@@ -330,7 +331,8 @@ fn restore(adopted: &[Adopted], parts: &[Function], sequences: &[IdSequence]) ->
 }
 
 fn columns_filled_by(adopted: &[Adopted], callers: &Callers) -> Vec<Column> {
-    adopted.iter().flat_map(|one| callers.columns_of(one.function.oid)).collect()
+    let columns = adopted.iter().flat_map(|one| callers.columns_of(one.function.oid));
+    in_order_of_tables(columns.collect())
 }
 
 /// The functions of a shard that are not among the adopted ones. Those of roles whose rights the

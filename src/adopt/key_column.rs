@@ -424,32 +424,28 @@ fn next_of(sequence: Oid, increment: i64) -> Option<i64> {
 
 /// Whether the next value of a sequence that belongs to a column is greater than all these keys.
 fn continues(sequence: Oid, newest: Option<i64>) -> bool {
-    let query = "SELECT seqincrement FROM pg_sequence WHERE seqrelid = $1";
-    let increment = select(query, &[sequence.into()], |row| row.get::<i64>(1)).pop();
-    increment
-        .and_then(|increment| next_of(sequence, increment))
+    catalog::sequence_options(sequence)
+        .and_then(|options| next_of(sequence, options.seqincrement))
         .is_some_and(|next| Some(next) > newest)
 }
 
 /// The options to create a sequence with that continues this one. One that has ended gets a value
 /// more, since its last one would repeat a key.
 fn options_of(sequence: Oid) -> Result<String, Error> {
-    let query = "SELECT seqincrement, seqmin, seqmax, seqcache, seqcycle FROM pg_sequence WHERE seqrelid = $1";
-    let options = select(query, &[sequence.into()], |row| {
-        let (increment, min, max): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        let (cache, cycles): (i64, bool) = (row.get(4)?, row.get(5)?);
-        let next = next_of(sequence, increment)?;
-        let next = match cycles && !(min..=max).contains(&next) {
-            true if increment > 0 => min,
-            true => max,
-            false => next,
-        };
-        Some(format!(
-            "START WITH {next} INCREMENT BY {increment} MINVALUE {} MAXVALUE {} CACHE {cache}{}",
-            next.min(min),
-            next.max(max),
-            if cycles { " CYCLE" } else { "" }
-        ))
-    });
-    options.into_iter().next().ok_or(Error::SequenceMissing(sequence))
+    let missing = || Error::SequenceMissing(sequence);
+    let options = catalog::sequence_options(sequence).ok_or_else(missing)?;
+    let (increment, min, max) = (options.seqincrement, options.seqmin, options.seqmax);
+    let cycles = options.seqcycle != 0;
+    let next = match next_of(sequence, increment).ok_or_else(missing)? {
+        next if !cycles || (min..=max).contains(&next) => next,
+        _ if increment > 0 => min,
+        _ => max,
+    };
+    Ok(format!(
+        "START WITH {next} INCREMENT BY {increment} MINVALUE {} MAXVALUE {} CACHE {}{}",
+        next.min(min),
+        next.max(max),
+        options.seqcache,
+        if cycles { " CYCLE" } else { "" }
+    ))
 }

@@ -17,10 +17,8 @@ use crate::pg::spi::{self, select, select_by_index};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::placement;
-use crate::sequence::{IdSequence, refusal, visit};
-use crate::shard::columns::{
-    self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead, now_ms,
-};
+use crate::sequence::{IdSequence, refusal};
+use crate::shard::columns::{self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead};
 use crate::shard::ddl::ShardParts;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -234,7 +232,7 @@ fn check_newest(
     check_not_ahead(newest, definition.sequence, KEY_AHEAD_MAX_MS)?;
     let start = value_to_pass(newest.map(|newest| newest.0), definition.sequence);
     if start.is_some() {
-        visit::check_may_update(definition.sequence)?;
+        roles::check_may_set(definition.sequence.oid)?;
     }
     Ok(start)
 }
@@ -306,7 +304,7 @@ pub fn set_default(change: &str, start: Option<i64>, definition: &Definition) ->
 /// one of another generator. New ids must stay above it even if the clock is set back later.
 fn value_to_pass(newest: Option<i64>, sequence: IdSequence) -> Option<i64> {
     let ms = layout::ms_of(newest.filter(|key| *key >= 0)?) as i64;
-    (ms + AHEAD_MAX_MS >= now_ms(sequence.epoch)).then_some((ms + 1) * VALUES_PER_MS)
+    (ms + AHEAD_MAX_MS >= names::now_ms(sequence.epoch)).then_some((ms + 1) * VALUES_PER_MS)
 }
 
 /// The `next_id()` of a shard that is complete and trusted.

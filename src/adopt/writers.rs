@@ -13,7 +13,7 @@ use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::IdSequence;
 use crate::sequence::placement;
 use crate::sequence::read;
-use crate::shard::columns::{Column, key_ahead, newest_id, newest_id_only, now_ms};
+use crate::shard::columns::{Column, key_ahead, newest_id, newest_id_only};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};
@@ -95,7 +95,7 @@ fn wait_until_past(
     longest: Duration,
     too_far: impl FnOnce(i64) -> Error,
 ) -> Result<(), Error> {
-    let ahead_ms = || ms - now_ms(epoch);
+    let ahead_ms = || ms - names::now_ms(epoch);
     let until = Instant::now() + longest;
     while ahead_ms() >= 0 {
         // The clock may also be set back meanwhile.
@@ -289,7 +289,14 @@ pub fn lock_out_writers_if_available(
     Ok(locked)
 }
 
-/// Groups of these columns, of which those of a table follow each other.
+/// Sorts columns that fill several functions, so that those of a table follow each other, as all of
+/// this file needs them.
+pub fn in_order_of_tables(mut columns: Vec<Column>) -> Vec<Column> {
+    columns.sort_by_key(|column| column.table.to_u32());
+    columns
+}
+
+/// Groups of these columns by their table.
 fn by_table(columns: &[Column]) -> impl Iterator<Item = &[Column]> {
     columns.chunk_by(|one, next| one.table == next.table)
 }

@@ -9,7 +9,7 @@ use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi::select;
 use crate::sequence::placement::{self, COORDINATOR, Node, Owner};
-use crate::sequence::{CopyPolicy, IdSequence, visit};
+use crate::sequence::{CopyPolicy, IdSequence};
 use instagram_id_core::copy::{Attempt, CopyState, LastOwner};
 use pgrx::pg_sys::Oid;
 use pgrx::spi::quote_literal;
@@ -32,7 +32,7 @@ pub struct Opening {
 /// it has UPDATE on the sequence, otherwise the sequence's owner.
 pub fn role_to_ask_as(sequence: Oid) -> Oid {
     let role = catalog::current_role();
-    if visit::may_be_updated_by(sequence, role) {
+    if roles::may_set(sequence, role) {
         role
     } else {
         catalog::relation(sequence).map_or(role, |relation| relation.owner)
@@ -86,7 +86,7 @@ impl OtherCopies {
             role: role_to_ask_as(sequence),
             deadline,
         };
-        let mut nodes = guc::with(guc::OWN_SETTINGS, placement::nodes);
+        let mut nodes = placement::nodes();
         let has_coordinator = nodes.iter().any(|node| node.group == COORDINATOR);
         nodes.retain(|node| node.group != group);
         // The workers refuse a coordinator that is not in their catalogs. A coordinator without

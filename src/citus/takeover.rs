@@ -65,7 +65,6 @@ use instagram_id_core::copy::{
     Attempt, CopyState, LastOwner, OwnerProblem, Stage, check_last_owners, floor_above,
     floor_without_owner, unreported_owners,
 };
-use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -220,7 +219,8 @@ fn recording_failure<T>(
     let result = guc::with(&[(c"exit_on_error", "off")], attempt);
     if let Err(Error::NodeNotReached { group, .. }) = result {
         for &(sequence, _) in wanted {
-            retry(sequence, || visit::give_up(sequence.oid, group))?;
+            // A refusal, as of a sequence that was dropped, must not hide the error.
+            let _ = retry(sequence.oid, || visit::give_up(sequence.oid, group));
         }
     }
     result
@@ -230,10 +230,7 @@ fn recording_failure<T>(
 /// canceled.
 fn timed_out_with_nodes(wanted: &[Wanted]) -> Error {
     let own = placement::local_group();
-    let nodes = match catalog::has_citus() {
-        true => guc::with(guc::OWN_SETTINGS, placement::nodes),
-        false => vec![],
-    };
+    let nodes = placement::nodes();
     let others = nodes.iter().filter(|node| node.group != own).map(Node::name).collect();
     timed_out(wanted[0].0.oid, guc::take_over_timeout(), others)
 }
@@ -258,7 +255,8 @@ fn attempt_to_open(
     for &(sequence, floor) in wanted {
         check_owner(sequence.oid, policy)?;
         let attempt = Attempt::of_random(sys::random_i32());
-        if let Some(own) = retry(sequence, || visit::begin_opening(sequence, policy, attempt))? {
+        if let Some(own) = retry(sequence.oid, || visit::begin_opening(sequence, policy, attempt))?
+        {
             // Check again, because a sequence without copies may have got some before the mark was
             // made.
             let owner = check_owner(sequence.oid, policy)?;
@@ -300,14 +298,14 @@ fn open_above(
         }
     }
     let raise = |&Opening { sequence, attempt, floor, taker, .. }: &Opening| {
-        retry(sequence, || visit::raise_floor(sequence, policy, taker, attempt, floor))
+        retry(sequence.oid, || visit::raise_floor(sequence, policy, taker, attempt, floor))
     };
     let results = opening.iter().map(raise).collect::<Result<_, _>>()?;
     remove_overtaken(&mut opening, results, overtaken);
     let results = others.record_owner(&opening)?;
     remove_overtaken(&mut opening, results, overtaken);
     let open = |&Opening { sequence, attempt, .. }: &Opening| {
-        retry(sequence, || visit::open(sequence, policy, attempt))
+        retry(sequence.oid, || visit::open(sequence, policy, attempt))
     };
     let results = opening.iter().map(open).collect::<Result<_, _>>()?;
     remove_overtaken(&mut opening, results, overtaken);
@@ -400,15 +398,14 @@ fn floor_of(
     };
     let Some(newest) = newest else { return Err(Error::LastOwnerLost { name: name(), group }) };
     warnings.push(Error::ContinuedWithoutOwner { name: name(), group });
-    let now_ms = sequence.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
+    let now_ms = names::now_ms(sequence.epoch);
     let above = floor_without_owner(&all, &lost, *floor, newest, now_ms);
     Ok((above, LastOwner::node(owner.group)))
 }
 
 /// Closes this node's copy for another node; see [`visit::close`].
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Error> {
-    let ids = IdSequence { oid: sequence, epoch: Epoch::ORIGINAL };
-    with_lock_timeout(|| retry(ids, || visit::close(sequence, attempt)))
+    with_lock_timeout(|| retry(sequence, || visit::close(sequence, attempt)))
 }
 
 /// Records the node that takes the sequence over; see [`visit::record_owner`].
@@ -418,8 +415,7 @@ pub fn record_owner(
     attempt: Attempt,
     floor: i64,
 ) -> Result<bool, Error> {
-    let ids = IdSequence { oid: sequence, epoch: Epoch::ORIGINAL };
-    with_lock_timeout(|| retry(ids, || visit::record_owner(sequence, owner, attempt, floor)))
+    with_lock_timeout(|| retry(sequence, || visit::record_owner(sequence, owner, attempt, floor)))
 }
 
 /// Limits the wait for locks in a step that another node has asked for, because the holder of a

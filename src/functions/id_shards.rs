@@ -6,10 +6,10 @@ use crate::error::shortened;
 use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
-use crate::pg::raw::guarded;
 use crate::pg::reg_types::{Regclass, Regnamespace};
 use crate::pg::subtransaction;
 use crate::pg::text::push;
+use crate::pg::transaction::is_standby;
 use crate::pg::window;
 use crate::sequence::check;
 use crate::sequence::placement::{self, Owner};
@@ -125,11 +125,6 @@ fn reason_of(shard: i32, schema: Oid, own_schema: Oid, kept: &mut KeptFunctions)
     })
 }
 
-fn is_standby() -> bool {
-    // SAFETY: reads shared memory, without side effects.
-    unsafe { guarded(|raw| raw.RecoveryInProgress()) }
-}
-
 /// Where the shard's ids are generated, if not here. On a Citus cluster that is the node that owns
 /// the schema, otherwise the database that created or claimed the shard. A move claims its copy
 /// when it opens it.
@@ -168,7 +163,7 @@ fn not_taken_over(tuple: Tuple, owner: &Owner) -> Option<String> {
         LastOwner::Unknown => (Some("last holder: unknown".into()), true),
         LastOwner::Node(group) => {
             let is_reachable = group == owner.group
-                || placement::is_node(group) && stage != Some(Stage::Failed(group));
+                || placement::node_of(group).is_some() && stage != Some(Stage::Failed(group));
             // With the setting, the next id continues without it.
             let may_be_left_out =
                 || guc::continues_without_lost_nodes() && !placement::is_known(group);

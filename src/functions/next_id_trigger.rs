@@ -9,9 +9,10 @@ use crate::generator::{self, Origin, Source};
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, Cached};
 use crate::pg::names;
+use crate::pg::roles;
 use crate::pg::text;
 use crate::sequence::placement::{self, RowPlacement};
-use crate::sequence::{CopyPolicy, IdSequence, visit};
+use crate::sequence::{CopyPolicy, IdSequence};
 use crate::shard::lookup;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
@@ -172,7 +173,7 @@ fn look_up_origin(table: Oid, shard: Shard, column: &str) -> Result<OriginOfTabl
             let owner = catalog::relation(table).map(|relation| relation.owner);
             let may_take_over = beside
                 .zip(owner)
-                .is_some_and(|(sequence, owner)| visit::may_be_updated_by(sequence.oid, owner));
+                .is_some_and(|(sequence, owner)| roles::may_set(sequence.oid, owner));
             of_policy(if may_take_over { CopyPolicy::RowNode } else { CopyPolicy::Owner })
         }
     }

@@ -7,8 +7,10 @@ use crate::error::Error;
 use crate::generator;
 use crate::pg::catalog;
 use crate::pg::guc;
+use crate::pg::names;
+use crate::pg::roles;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::{CopyPolicy, IdSequence, placement, visit};
+use crate::sequence::{CopyPolicy, IdSequence, placement};
 use crate::shard::columns::{self, AHEAD_MAX_MS, Column, Owners};
 use crate::shard::{definition, lookup};
 use instagram_id_core::hlc::{self, WARN_AHEAD_MS};
@@ -32,7 +34,7 @@ fn recover_shard(
     let own_schema = catalog::schema_of_this_function(fcinfo);
     prevent_if_read_only("recover_shard()");
     let sequence = lookup::lock_sequence_of(shard)?;
-    visit::check_may_update(sequence)?;
+    roles::check_may_set(sequence.oid)?;
     if !placement::owner_of(sequence.oid).is_here() {
         return Ok(None);
     }
@@ -47,7 +49,7 @@ fn recover_shard(
 /// The value above which a shard, and any other shard of its sequence, continues if its last owner
 /// is lost. The caller sets how names are resolved, and limits the wait for locks.
 pub fn above_known(shard: Shard, sequence: IdSequence, own_schema: Oid) -> Result<i64, Error> {
-    visit::check_may_update(sequence)?;
+    roles::check_may_set(sequence.oid)?;
     let served = definition::served_by(sequence.oid);
     if served.is_empty() {
         return Err(lookup::missing(shard));
@@ -69,6 +71,6 @@ pub fn above_known(shard: Shard, sequence: IdSequence, own_schema: Oid) -> Resul
             newest = newest.max(key.map_or(0, |(id, _)| layout::value_of(id.max(0))));
         }
     }
-    let present = hlc::first_of(columns::now_ms(sequence.epoch) + WARN_AHEAD_MS);
+    let present = hlc::first_of(names::now_ms(sequence.epoch) + WARN_AHEAD_MS);
     Ok(newest.max(present).min(hlc::VALUE_MAX))
 }

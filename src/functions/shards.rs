@@ -104,7 +104,7 @@ fn create_shard(
             Found::Nothing => {}
         }
         let check = |sequence| check_has_no_other_use(sequence, shard);
-        let (made, existing) = new.make(epoch, trust, check, generator::examine)?;
+        let (made, existing) = new.make(epoch, trust, check)?;
         if let Some(sequence) = existing {
             warn_if_sequence_is_ahead(shard, sequence);
         }

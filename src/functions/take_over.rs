@@ -10,6 +10,7 @@ use crate::pg::catalog;
 use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
+use crate::pg::roles;
 use crate::pg::subtransaction;
 use crate::pg::text::push;
 use crate::pg::transaction::prevent_if_read_only;
@@ -67,7 +68,7 @@ fn take_over_shards(
     for (shard, sequence, is_copy) in shards_placed_here() {
         let prepare = || {
             if is_copy && let Some(group) = check::made_for_another(sequence.oid, group) {
-                return Err(Refusal::CopyOfAnotherGroup(group).error(sequence));
+                return Err(Refusal::CopyOfAnotherGroup(group).error(sequence.oid));
             }
             role_if_closed(sequence, is_copy)
         };
@@ -254,12 +255,12 @@ fn role_if_closed(sequence: IdSequence, is_copy: bool) -> Result<Option<Oid>, Er
     }
     let is_closed = match read::tuple(sequence.oid) {
         Some(tuple) => tuple.is_closed(is_copy),
-        None if is_usable() => return Err(Refusal::NoRight { update: false }.error(sequence)),
+        None if is_usable() => return Err(Refusal::NoRight { update: false }.error(sequence.oid)),
         None => false, // dropped in the meantime
     };
     // Before any lock: a member of pg_monitor can read each sequence.
-    if is_closed && !visit::may_be_used_by(sequence.oid, catalog::current_role()) {
-        return Err(Refusal::NoRight { update: false }.error(sequence));
+    if is_closed && !roles::may_generate(sequence.oid, catalog::current_role()) {
+        return Err(Refusal::NoRight { update: false }.error(sequence.oid));
     }
     let must_be_opened = is_closed && visit::lock(sequence.oid);
     Ok(must_be_opened.then(|| copies::role_to_ask_as(sequence.oid)))

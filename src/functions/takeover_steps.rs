@@ -70,7 +70,7 @@ fn arguments_of_step(
     // If a group without a node were recorded as the owner, no node could open the sequence any
     // more.
     let owner = LastOwner::node(group)
-        .filter(|_| !catalog::has_citus() || placement::is_node(group))
+        .filter(|_| !catalog::has_citus() || placement::node_of(group).is_some())
         .ok_or_else(|| Error::GroupUnknown(group))?;
     let number = not_null(attempt, "attempt")?;
     let attempt = Attempt::new(number).ok_or_else(|| Error::AttemptOutOfRange(number))?;

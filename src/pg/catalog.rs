@@ -231,6 +231,12 @@ pub fn schema_exists(schema: Oid) -> bool {
     exists
 }
 
+/// The options of a sequence; `None` if there is no such sequence.
+pub fn sequence_options(sequence: Oid) -> Option<sys::FormData_pg_sequence> {
+    // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
+    unsafe { guarded(|raw| raw.pg_sequence_row(sequence)) }
+}
+
 /// Whether this transaction created the relation. Then no other session has seen it yet.
 pub fn is_new(relid: Oid) -> bool {
     with_descriptor(relid, |relation| relation.rd_createSubid != InvalidSubTransactionId)

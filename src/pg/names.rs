@@ -1,7 +1,7 @@
 //! Names and times for error messages and generated SQL, quoted as SQL needs.
 
 use crate::pg::text;
-use instagram_id_core::epoch::TimestampUs;
+use instagram_id_core::epoch::{Epoch, TimestampUs, US_PER_MS};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::{self, Oid};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -98,6 +98,11 @@ fn role_name(role: Oid) -> Option<String> {
 pub fn now() -> TimestampUs {
     // SAFETY: reads the clock.
     unsafe { pg_sys::GetCurrentTimestamp() }
+}
+
+/// Milliseconds from the epoch to now.
+pub fn now_ms(epoch: Epoch) -> i64 {
+    epoch.elapsed_us(now()).div_euclid(US_PER_MS)
 }
 
 /// A duration for a message, in its two largest units.

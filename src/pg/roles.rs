@@ -40,19 +40,49 @@ pub fn as_role<T>(role: Oid, f: impl FnOnce() -> T) -> T {
     with_rights_of(role, f)
 }
 
-/// Whether the current role may lock a table against writers, as for LOCK TABLE.
-pub fn may_lock(table: Oid) -> bool {
-    let modes = pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE | pg_sys::ACL_TRUNCATE;
-    // SAFETY: reads the catalogs.
-    unsafe { guarded(|raw| raw.may(table, pg_sys::GetUserId(), modes as pg_sys::AclMode)) }
-}
+/// One of these suffices to lock a table against writers, as for LOCK TABLE.
+const TO_LOCK: u32 = pg_sys::ACL_UPDATE | pg_sys::ACL_DELETE | pg_sys::ACL_TRUNCATE;
+/// One of these suffices to generate ids from a sequence.
+pub const TO_GENERATE: u32 = pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE;
+/// With this a role could set a sequence to any value.
+pub const TO_SET: u32 = pg_sys::ACL_UPDATE;
 
 impl Raw<'_> {
     /// Whether the role has one of these privileges on the relation.
-    pub unsafe fn may(self, relid: Oid, role: Oid, mode: pg_sys::AclMode) -> bool {
+    pub unsafe fn may(self, relid: Oid, role: Oid, privileges: u32) -> bool {
+        let mode = privileges as pg_sys::AclMode;
         // SAFETY: a catalog lookup.
         unsafe { self.pg_class_aclcheck(relid, role, mode) == pg_sys::AclResult::ACLCHECK_OK }
     }
+}
+
+fn may(relation: Oid, role: Oid, privileges: u32) -> bool {
+    // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
+    unsafe { guarded(|raw| raw.may(relation, role, privileges)) }
+}
+
+/// Whether the current role may lock a table against writers.
+pub fn may_lock(table: Oid) -> bool {
+    may(table, catalog::current_role(), TO_LOCK)
+}
+
+/// Whether a role may generate ids from a sequence.
+pub fn may_generate(sequence: Oid, role: Oid) -> bool {
+    may(sequence, role, TO_GENERATE)
+}
+
+/// Whether a role may set a sequence.
+pub fn may_set(sequence: Oid, role: Oid) -> bool {
+    may(sequence, role, TO_SET)
+}
+
+/// Checks that the current role may set a sequence.
+pub fn check_may_set(sequence: Oid) -> Result<(), Error> {
+    if may_set(sequence, catalog::current_role()) {
+        return Ok(());
+    }
+    let name = names::relation(sequence);
+    Err(Error::NoRightOnSequence { name, role: names::current_role(), update: true })
 }
 
 /// Checks that the role has USAGE on the schema.

@@ -34,16 +34,23 @@ const _: () = {
     assert!(SYNCHRONOUS_COMMIT_REMOTE_APPLY == 4);
 };
 
+/// Whether the server is a standby.
+pub fn is_standby() -> bool {
+    // SAFETY: reads shared memory, without side effects.
+    unsafe { guarded(|raw| raw.RecoveryInProgress()) }
+}
+
 /// The level that a commit would wait for now: `synchronous_commit`, limited to the local disk
 /// without synchronous standbys. See `replication/syncrep.h` and `syncrep.c`: `SyncRepRequested()
 /// && SyncStandbysDefined()`.
-pub unsafe fn commit_level() -> CommitLevel {
-    // SAFETY: reads settings.
-    unsafe { CommitLevel::of_number(pg_sys::synchronous_commit).min(highest_commit_level()) }
+fn commit_level() -> CommitLevel {
+    // SAFETY: reads a setting.
+    let asked = CommitLevel::of_number(unsafe { pg_sys::synchronous_commit });
+    asked.min(highest_commit_level())
 }
 
 /// The highest level that a commit could wait for.
-pub unsafe fn highest_commit_level() -> CommitLevel {
+pub fn highest_commit_level() -> CommitLevel {
     // SAFETY: reads settings. The string is NULL or ends with a zero byte.
     unsafe {
         let standbys = pg_sys::SyncRepStandbyNames;
@@ -77,14 +84,9 @@ pub fn covers(record: Option<DurableRecord>, lsn: XLogRecPtr, level: CommitLevel
 }
 
 /// The record at `lsn`, which this transaction has written: its commit makes it durable.
-///
-/// # Safety
-///
-/// Must be called in a transaction.
-pub unsafe fn when_committed(lsn: XLogRecPtr) -> DurableRecord {
+pub fn when_committed(lsn: XLogRecPtr) -> DurableRecord {
     let mut tracker = TRACKER.get();
-    // SAFETY: reads settings.
-    let record = tracker.when_committed(lsn, unsafe { commit_level() });
+    let record = tracker.when_committed(lsn, commit_level());
     TRACKER.set(tracker);
     record
 }
@@ -102,9 +104,7 @@ pub unsafe fn use_record(
     lsn: XLogRecPtr,
 ) -> Option<DurableRecord> {
     let mut tracker = TRACKER.get();
-    // SAFETY: reads settings.
-    let level = unsafe { commit_level() };
-    let record = tracker.use_record(known, lsn, level, &mut PostgresWal(raw));
+    let record = tracker.use_record(known, lsn, commit_level(), &mut PostgresWal(raw));
     TRACKER.set(tracker);
     record
 }
@@ -128,8 +128,8 @@ unsafe extern "C-unwind" fn on_transaction_event(
                 TRACKER.get().before_commit(level, writes_record, &mut PostgresWal(raw));
             });
         },
-        // SAFETY: reads settings, which are still those of the commit.
-        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => unsafe { commit_level() },
+        // The settings are still those of the commit.
+        XACT_EVENT_COMMIT | XACT_EVENT_PREPARE => commit_level(),
         XACT_EVENT_ABORT => CommitLevel::OFF,
         _ => return,
     };

@@ -1,15 +1,16 @@
 //! Whether a sequence may be used now, here, by this role.
 
 use crate::error::Unfit;
+use crate::pg::catalog;
 use crate::pg::invalidation::{self, Cached};
 use crate::pg::names;
-use crate::pg::raw::{Raw, guarded};
+use crate::pg::raw::Raw;
+use crate::pg::roles;
 use crate::pg::sys::{self, NoLock, RowExclusiveLock};
 use crate::sequence::cache::{CachedSequence, Permit, Placement, SequenceInfo, Validity};
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{CopyPolicy, IdSequence};
 use instagram_id_core::copy::{self, RANGE_BITS, first_of_range};
-use instagram_id_core::epoch::US_PER_MS;
 use instagram_id_core::hlc::{self, Next, State, VALUE_MAX};
 use pgrx::pg_sys::{self, Oid};
 
@@ -109,12 +110,10 @@ unsafe fn look_up_anew(
         let now = Validity { count: invalidation::count(), role, transaction: 0 };
         cached.has_filled_caches = true;
         let mut info = describe(raw, sequence)?;
-        let either = (pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
-        if !raw.may(sequence, role, either) {
+        if !raw.may(sequence, role, roles::TO_GENERATE) {
             return Err(Refusal::NoRight { update: false });
         }
-        let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
-        let permit = if info.is_local_temp || raw.may(sequence, role, update) {
+        let permit = if info.is_local_temp || raw.may(sequence, role, roles::TO_SET) {
             Permit::Any
         } else {
             cached.permit_without_update.and_then(Cached::get).unwrap_or(Permit::Unknown)
@@ -183,8 +182,7 @@ unsafe fn describe(raw: Raw, sequence: Oid) -> Result<SequenceInfo, Refusal> {
 /// The reason why ids cannot be generated from a sequence, judged only by its options and the state
 /// of its page; `None` if they can. This role may be unable to read the state.
 pub fn inspect(sequence: IdSequence, state: Option<State>) -> Option<Refusal> {
-    // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
-    let options = unsafe { guarded(|raw| raw.pg_sequence_row(sequence.oid)) }?;
+    let options = catalog::sequence_options(sequence.oid)?;
     let has_range_of_node = group_of_range(options.seqmin, options.seqmax).is_some();
     let unfit = unfit(&options, has_range_of_node);
     if unfit != Unfit::default() {
@@ -195,16 +193,14 @@ pub fn inspect(sequence: IdSequence, state: Option<State>) -> Option<Refusal> {
     if copy::is_closed(state.last_value) || has_range_of_node {
         return None;
     }
-    let now_ms = sequence.epoch.elapsed_us(names::now()).div_euclid(US_PER_MS);
+    let now_ms = names::now_ms(sequence.epoch);
     match hlc::next(state, now_ms, 1, None) {
         Next::Take(run) if run.first < options.seqmin => {
             Some(Refusal::Unfit(Unfit { min: Some(options.seqmin), ..Unfit::default() }))
         }
-        Next::Exhausted => {
-            Some(Refusal::Exhausted { last_value: state.last_value, min_value: options.seqmin })
-        }
-        Next::ClockBeforeEpoch => Some(Refusal::ClockBeforeEpoch),
-        Next::ClockPastField => Some(Refusal::ClockPastField),
+        Next::Exhausted => Some(Refusal::Exhausted { last_value: state.last_value }),
+        Next::ClockBeforeEpoch => Some(Refusal::ClockBeforeEpoch(sequence.epoch)),
+        Next::ClockPastField => Some(Refusal::ClockPastField(sequence.epoch)),
         Next::Take(_) | Next::Wait { .. } => None,
     }
 }
@@ -212,8 +208,7 @@ pub fn inspect(sequence: IdSequence, state: Option<State>) -> Option<Refusal> {
 /// The group of the node that a sequence's copy was made for, by its range of values, if that is
 /// not this node's own group. `None` for a sequence of the coordinator.
 pub fn made_for_another(sequence: Oid, own_group: i32) -> Option<i32> {
-    // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
-    let options = unsafe { guarded(|raw| raw.pg_sequence_row(sequence)) }?;
+    let options = catalog::sequence_options(sequence)?;
     group_of_range(options.seqmin, options.seqmax).filter(|group| *group != own_group)
 }
 
@@ -224,9 +219,8 @@ pub const CLOSED_TO_NEXTVAL: i64 = i64::MAX;
 
 /// Whether `nextval()` fails on a sequence.
 pub fn is_closed_to_nextval(sequence: Oid) -> bool {
-    // SAFETY: a catalog look-up that does not panic and owns nothing with a destructor.
-    let options = unsafe { guarded(|raw| raw.pg_sequence_row(sequence)) };
-    options.is_some_and(|options| options.seqincrement == CLOSED_TO_NEXTVAL)
+    catalog::sequence_options(sequence)
+        .is_some_and(|options| options.seqincrement == CLOSED_TO_NEXTVAL)
 }
 
 /// The options that prevent a sequence from following the clock. MINVALUE is checked with each

@@ -7,7 +7,7 @@ use crate::pg::transaction;
 use crate::sequence::CopyPolicy;
 use crate::sequence::cache::{CachedSequence, Placement, SequenceInfo};
 use crate::sequence::refusal::Refusal;
-use instagram_id_core::copy::{self, Attempt, CopyState, LastOwner, Tuple, first_of_range};
+use instagram_id_core::copy::{self, Tuple, first_of_range};
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::hlc::{self, Next, Run, Seen, State, Wait};
 use pgrx::pg_sys::{self, Oid, XLogRecPtr};
@@ -92,12 +92,8 @@ impl<'a> SequencePage<'a> {
     /// others, whose copies may be.
     #[cold]
     pub fn refusal_without_update(&self, policy: CopyPolicy) -> Option<Refusal> {
-        let data = self.data();
-        let Tuple { last_value, is_called, .. } = data;
-        if policy.needs_open()
-            && data.is_closed(self.info.placement.is_copy())
-            && !copy::is_closed(last_value)
-        {
+        let Tuple { last_value, is_called, .. } = self.data();
+        if policy.needs_open() && self.is_closed() && !copy::is_closed(last_value) {
             return Some(Refusal::NoRight { update: true });
         }
         let range_from = match self.info.placement {
@@ -136,7 +132,7 @@ impl<'a> SequencePage<'a> {
         let run = match next {
             Next::Take(run) => run,
             Next::Wait { ticks } => return Ok(Outcome::Wait(Wait { seen, clock_us, ticks })),
-            refused => return Err(self.refusal(refused, state.last_value, policy)),
+            refused => return Err(self.refusal(refused, epoch, state.last_value, policy)),
         };
         if run.first < min {
             return Err(Refusal::Unfit(Unfit { min: Some(min), ..Unfit::default() }));
@@ -150,10 +146,20 @@ impl<'a> SequencePage<'a> {
         Ok(Outcome::Taken { run, ahead_ms: hlc::ms_of(run.first) - now_ms })
     }
 
+    /// Whether the sequence is a copy of a node.
+    pub fn is_copy(&self) -> bool {
+        self.info.placement.is_copy()
+    }
+
+    /// Whether it is one that is not open.
+    fn is_closed(&self) -> bool {
+        self.data().is_closed(self.is_copy())
+    }
+
     /// Checks that a sequence which was never called may start, as a copy that is not open may not.
     #[cold]
     fn check_start(&self, data: Tuple, policy: CopyPolicy) -> Result<(), Refusal> {
-        if policy.needs_open() && data.is_closed(self.info.placement.is_copy()) {
+        if policy.needs_open() && self.is_closed() {
             return Err(Refusal::Closed);
         }
         if copy::is_closed(data.last_value) {
@@ -164,13 +170,11 @@ impl<'a> SequencePage<'a> {
 
     /// The reason why the rule issues no value.
     #[cold]
-    fn refusal(&self, next: Next, last_value: i64, policy: CopyPolicy) -> Refusal {
+    fn refusal(&self, next: Next, epoch: Epoch, last_value: i64, policy: CopyPolicy) -> Refusal {
         match next {
-            Next::ClockBeforeEpoch => Refusal::ClockBeforeEpoch,
-            Next::ClockPastField => Refusal::ClockPastField,
-            _ if !copy::is_closed(last_value) => {
-                Refusal::Exhausted { last_value, min_value: self.info.min_value }
-            }
+            Next::ClockBeforeEpoch => Refusal::ClockBeforeEpoch(epoch),
+            Next::ClockPastField => Refusal::ClockPastField(epoch),
+            _ if !copy::is_closed(last_value) => Refusal::Exhausted { last_value },
             _ if policy.needs_open() => Refusal::Closed,
             _ => Refusal::ServesShard,
         }
@@ -185,13 +189,13 @@ impl<'a> SequencePage<'a> {
         cached: &mut CachedSequence,
     ) -> Result<i64, Refusal> {
         let data = self.data();
-        if data.is_closed(self.info.placement.is_copy()) {
+        if self.is_closed() {
             return Err(Refusal::Closed);
         }
         if data.is_called && data.last_value >= value {
-            let (last_value, min_value) = (data.last_value, self.info.min_value);
+            let last_value = data.last_value;
             return match last_value > hlc::VALUE_MAX {
-                true => Err(Refusal::Exhausted { last_value, min_value }),
+                true => Err(Refusal::Exhausted { last_value }),
                 false => Ok(last_value),
             };
         }
@@ -199,65 +203,9 @@ impl<'a> SequencePage<'a> {
         Ok(value)
     }
 
-    /// See [`crate::sequence::visit::begin_opening`].
-    pub fn begin_opening(
-        &self,
-        attempt: Attempt,
-        cached: &mut CachedSequence,
-    ) -> Option<CopyState> {
-        let data = self.data();
-        let opening = data.begin_opening(self.info.placement.is_copy(), attempt)?;
-        self.write(opening, cached);
-        Some(data.copy_state())
-    }
-
-    /// See [`crate::sequence::visit::raise_floor`].
-    pub fn raise_floor(
-        &self,
-        taker: Option<LastOwner>,
-        attempt: Attempt,
-        floor: i64,
-        cached: &mut CachedSequence,
-    ) -> bool {
-        self.write_and_flush(self.data().raise_floor(taker, attempt, floor), cached)
-    }
-
-    /// See [`crate::sequence::visit::give_up`].
-    pub fn give_up(&self, unreached: i32, cached: &mut CachedSequence) {
-        if let Some(failed) = self.data().give_up(unreached) {
-            self.write(failed, cached);
-        }
-    }
-
-    /// See [`crate::sequence::visit::open`].
-    pub fn open(&self, epoch: Epoch, attempt: Attempt, cached: &mut CachedSequence) -> bool {
-        let data = self.data();
-        let Some(last_value) = data.open(attempt) else { return false };
-        self.step_at_once(epoch, data.last_value, last_value, cached);
-        true
-    }
-
-    /// See [`crate::sequence::visit::close`].
-    pub fn close(&self, attempt: Attempt, cached: &mut CachedSequence) -> CopyState {
-        let data = self.data();
-        self.write_and_flush(Some(data.close(attempt)), cached);
-        data.copy_state()
-    }
-
-    /// See [`crate::sequence::visit::record_owner`].
-    pub fn record_owner(
-        &self,
-        owner: LastOwner,
-        attempt: Attempt,
-        floor: i64,
-        cached: &mut CachedSequence,
-    ) -> bool {
-        self.write_and_flush(self.data().record_owner(owner, attempt, floor), cached)
-    }
-
     /// Writes a step of the take-over and flushes it, whatever `synchronous_commit` is, because a
     /// crash must not undo it. Returns whether there was something to write.
-    fn write_and_flush(&self, tuple: Option<Tuple>, cached: &mut CachedSequence) -> bool {
+    pub fn write_and_flush(&self, tuple: Option<Tuple>, cached: &mut CachedSequence) -> bool {
         let Some(tuple) = tuple else { return false };
         self.write(tuple, cached);
         if self.info.needs_wal {
@@ -268,7 +216,7 @@ impl<'a> SequencePage<'a> {
     }
 
     /// Replaces the tuple, for example by one that is closed.
-    fn write(&self, tuple: Tuple, cached: &mut CachedSequence) {
+    pub fn write(&self, tuple: Tuple, cached: &mut CachedSequence) {
         // SAFETY: in the order of `step`.
         unsafe {
             let data = sys::sequence_data(self.tuple);
@@ -293,7 +241,7 @@ impl<'a> SequencePage<'a> {
     }
 
     /// Makes `new_value` the last value, and logs it whatever was logged before.
-    fn step_at_once(
+    pub fn step_at_once(
         &self,
         epoch: Epoch,
         last_value: i64,
@@ -352,12 +300,11 @@ impl<'a> SequencePage<'a> {
     /// Notes that this transaction has written a record, which its commit makes durable.
     fn has_logged(&self, cached: &mut CachedSequence) {
         cached.logged_file = sys::file_number(self.info.locator);
-        // SAFETY: reads a setting.
-        cached.flushed = Some(unsafe { transaction::when_committed(self.lsn()) });
+        cached.flushed = Some(transaction::when_committed(self.lsn()));
     }
 
     #[inline(always)]
-    fn data(&self) -> Tuple {
+    pub fn data(&self) -> Tuple {
         // SAFETY: the page is locked, and was found to be a sequence's.
         let data = unsafe { &*sys::sequence_data(self.tuple) };
         Tuple { last_value: data.last_value, log_cnt: data.log_cnt, is_called: data.is_called != 0 }

@@ -8,9 +8,9 @@ use crate::pg::invalidation::{self, Cached};
 use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::spi::{Row, select};
-use crate::sequence::IdSequence;
 use crate::sequence::cache::{self, Placement};
 use crate::sequence::refusal::Refusal;
+use instagram_id_core::version;
 use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, Oid};
 use rustc_hash::FxHashMap;
@@ -113,22 +113,17 @@ fn look_up(sequence: Oid) -> Result<(), Error> {
 fn check_version() -> Result<(), Error> {
     let query = "SELECT extversion FROM pg_extension WHERE extname = 'instagram_id'";
     let version = guc::with(guc::OWN_SETTINGS, || select(query, &[], |row| row.get::<String>(1)));
+    let own = version::numbers(env!("CARGO_PKG_VERSION"));
     match version.into_iter().next() {
-        Some(version) if is_newer(&version) => Err(Error::LibraryOutdated { version }),
+        Some(version) if version::numbers(&version) > own => {
+            Err(Error::LibraryOutdated { version })
+        }
         _ => Ok(()),
     }
 }
 
-/// Whether a version, such as 1.0.0, is newer than that of this library.
-fn is_newer(version: &str) -> bool {
-    let numbers = |version: &str| -> Vec<u32> {
-        version.split('.').map_while(|part| part.parse().ok()).collect()
-    };
-    numbers(version) > numbers(env!("CARGO_PKG_VERSION"))
-}
-
 /// Repeats a visit until it is not refused for a placement that must be looked up.
-pub fn retry<T>(sequence: IdSequence, visit: impl Fn() -> Result<T, Refusal>) -> Result<T, Error> {
+pub fn retry<T>(sequence: Oid, visit: impl Fn() -> Result<T, Refusal>) -> Result<T, Error> {
     loop {
         match visit() {
             Ok(result) => return Ok(result),
@@ -138,10 +133,10 @@ pub fn retry<T>(sequence: IdSequence, visit: impl Fn() -> Result<T, Refusal>) ->
 }
 
 /// Resolves a refusal that concerns the placement, so that the visit can be repeated.
-pub fn resolve(refusal: Refusal, sequence: IdSequence) -> Result<(), Error> {
+pub fn resolve(refusal: Refusal, sequence: Oid) -> Result<(), Error> {
     match refusal {
-        Refusal::PlacementUnknown => look_up(sequence.oid)?,
-        Refusal::NotPlacedHere => check_again(sequence.oid)?,
+        Refusal::PlacementUnknown => look_up(sequence)?,
+        Refusal::NotPlacedHere => check_again(sequence)?,
         refusal => return Err(refusal.error(sequence)),
     }
     Ok(())
@@ -192,21 +187,15 @@ pub fn is_locked() -> bool {
 /// The name of the node that owns the schema, if that is another node, and in use.
 fn name_of_owner(owner: &Owner) -> Option<String> {
     let group = owner.owner.unwrap_or(COORDINATOR);
-    let nodes = guc::with(guc::OWN_SETTINGS, nodes);
-    nodes
-        .into_iter()
-        .find(|node| node.group == group && group != owner.group)
-        .map(|node| node.name())
+    node_of(group).filter(|_| group != owner.group).map(|node| node.name())
 }
 
 /// The node of a group, for a message.
 pub fn name_of_group(group: i32) -> String {
-    let nodes = guc::with(guc::OWN_SETTINGS, nodes);
-    let node = nodes.iter().find(|node| node.group == group);
-    node.map_or_else(
-        || format!("of group {group}"),
-        |node| format!("{} (group {group})", node.name()),
-    )
+    match node_of(group) {
+        Some(node) => format!("{} (group {group})", node.name()),
+        None => format!("of group {group}"),
+    }
 }
 
 /// The node that owns the schema of a sequence; without Citus this one.
@@ -370,18 +359,20 @@ pub fn rows_of(table: Oid) -> (RowPlacement, Oid) {
 
 /// Every node of the cluster in use, in the order of their groups.
 pub fn nodes() -> Vec<Node> {
+    if !catalog::has_citus() {
+        return vec![];
+    }
     let query = "SELECT nodename::text, nodeport, groupid FROM pg_dist_node
          WHERE noderole = 'primary' AND isactive AND nodecluster = current_setting('citus.cluster_name')
          ORDER BY groupid";
-    select(query, &[], |row| {
-        Some(Node { host: row.get(1)?, port: row.get(2)?, group: row.get(3)? })
-    })
+    let node =
+        |row: &Row<'_>| Some(Node { host: row.get(1)?, port: row.get(2)?, group: row.get(3)? });
+    guc::with(guc::OWN_SETTINGS, || select(query, &[], node))
 }
 
-/// Whether a node of this group is in use.
-pub fn is_node(group: i32) -> bool {
-    catalog::has_citus()
-        && guc::with(guc::OWN_SETTINGS, || nodes().iter().any(|node| node.group == group))
+/// The node of a group, if it is in use.
+pub fn node_of(group: i32) -> Option<Node> {
+    nodes().into_iter().find(|node| node.group == group)
 }
 
 /// Whether a node of this group is in the cluster, in use or not.
@@ -403,20 +394,4 @@ fn has_node(condition: &str, group: i32) -> bool {
 /// Whether a query returns a row.
 fn has_row(query: &str, arguments: &[DatumWithOid]) -> bool {
     !select(query, arguments, |row| row.get::<bool>(1)).is_empty()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_compared_by_their_numbers() {
-        let own = env!("CARGO_PKG_VERSION");
-        for newer in ["99.0.0", &format!("{own}.1")] {
-            assert!(is_newer(newer), "{newer}");
-        }
-        for older in [own, "0.9.0", "0.10.0", "", "unknown"] {
-            assert!(!is_newer(older), "{older}");
-        }
-    }
 }

@@ -2,6 +2,7 @@
 
 use crate::pg::catalog;
 use crate::pg::raw::{Raw, guarded};
+use crate::pg::roles;
 use crate::pg::sys::{self, AccessShareLock, RowExclusiveLock};
 use instagram_id_core::copy::Tuple;
 use instagram_id_core::hlc::State;
@@ -104,7 +105,7 @@ unsafe fn read(raw: Raw, sequence: Oid, mode: pg_sys::LOCKMODE, reader: Reader) 
             return None;
         }
         let row = &*(*relation).rd_rel;
-        let any = (pg_sys::ACL_SELECT | pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE) as pg_sys::AclMode;
+        let any = pg_sys::ACL_SELECT | roles::TO_GENERATE;
         // An unlogged sequence has no file on a standby.
         let has_file = row.relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT
             || !raw.RecoveryInProgress();

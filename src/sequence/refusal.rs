@@ -1,12 +1,14 @@
 //! Why a sequence could not be used.
 
 use crate::error::{Error, Unfit};
+use crate::pg::catalog;
 use crate::pg::names;
-use crate::pg::spi::select;
-use crate::sequence::{IdSequence, read};
+use crate::pg::transaction;
+use crate::sequence::read;
 use instagram_id_core::copy;
+use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::{self, FIRST_DAY_MS, State};
-use pgrx::pg_sys::{self, Oid};
+use pgrx::pg_sys::Oid;
 
 /// Why nothing was done. Plain data, so that it can leave [`guarded`](crate::pg::raw::guarded).
 #[derive(Clone, Copy)]
@@ -22,10 +24,9 @@ pub enum Refusal {
     BadMagic,
     Exhausted {
         last_value: i64,
-        min_value: i64,
     },
-    ClockBeforeEpoch,
-    ClockPastField,
+    ClockBeforeEpoch(Epoch),
+    ClockPastField(Epoch),
     /// The copy was created for this group, which is not this node's by its catalogs.
     CopyOfAnotherGroup(i32),
     /// Each node was to use its own copy, but the sequence serves a shard or was taken over.
@@ -48,10 +49,9 @@ pub enum Refusal {
 impl Refusal {
     /// The error for a refusal that cannot be resolved. The caller must resolve those of the last
     /// arm itself.
-    pub fn error(self, sequence: IdSequence) -> Error {
-        let IdSequence { oid: sequence, epoch } = sequence;
+    pub fn error(self, sequence: Oid) -> Error {
         let name = || names::relation(sequence);
-        let clock_and_epoch = || (names::time(names::now()), names::time(epoch.at()));
+        let now = || names::time(names::now());
         match self {
             Refusal::Missing => Error::SequenceMissing(sequence),
             Refusal::NotSequence => Error::NotSequence(name()),
@@ -64,23 +64,21 @@ impl Refusal {
             Refusal::NoRight { update } => {
                 Error::NoRightOnSequence { name: name(), role: names::current_role(), update }
             }
-            Refusal::ReadOnly => Error::ReadOnly {
-                name: name(),
-                // SAFETY: reads shared memory, without side effects.
-                standby: unsafe { pg_sys::RecoveryInProgress() },
-            },
+            Refusal::ReadOnly => {
+                Error::ReadOnly { name: name(), standby: transaction::is_standby() }
+            }
             Refusal::Parallel => Error::Parallel(name()),
             Refusal::BadMagic => Error::BadMagic(name()),
-            Refusal::Exhausted { last_value, min_value } => {
+            Refusal::Exhausted { last_value } => {
+                let min_value =
+                    catalog::sequence_options(sequence).map_or(1, |options| options.seqmin);
                 Error::Exhausted { name: name(), last_value, min_value }
             }
-            Refusal::ClockBeforeEpoch => {
-                let (time, epoch) = clock_and_epoch();
-                Error::ClockBeforeEpoch { time, epoch }
+            Refusal::ClockBeforeEpoch(epoch) => {
+                Error::ClockBeforeEpoch { time: now(), epoch: names::time(epoch.at()) }
             }
-            Refusal::ClockPastField => {
-                let (time, epoch) = clock_and_epoch();
-                Error::ClockPastField { time, epoch }
+            Refusal::ClockPastField(epoch) => {
+                Error::ClockPastField { time: now(), epoch: names::time(epoch.at()) }
             }
             Refusal::ServesShard => Error::SequenceOfAShard(name()),
             Refusal::Counter { last_value } => {
@@ -105,8 +103,8 @@ impl Refusal {
                 _ => format!("sequence altered: {}", unfit.reasons()),
             }),
             Refusal::Exhausted { .. } => Some("end of ids".into()),
-            Refusal::ClockBeforeEpoch => Some("the clock is before the epoch".into()),
-            Refusal::ClockPastField => Some("the clock is past the end of ids".into()),
+            Refusal::ClockBeforeEpoch(_) => Some("the clock is before the epoch".into()),
+            Refusal::ClockPastField(_) => Some("the clock is past the end of ids".into()),
             _ => None,
         }
     }
@@ -124,12 +122,13 @@ fn is_ended_by_max(unfit: Unfit, max: i64, state: Option<State>) -> bool {
 /// Checks that no move has closed the sequence, even if its value was set back since. No counter
 /// has a MAXVALUE as great as an id's state.
 pub fn check_not_closed(sequence: Oid) -> Result<(), Error> {
-    let query = "SELECT seqmax FROM pg_sequence WHERE seqrelid = $1 AND NOT seqcycle";
-    let max = select(query, &[sequence.into()], |row| row.get::<i64>(1));
+    let max = catalog::sequence_options(sequence)
+        .filter(|it| it.seqcycle == 0)
+        .map(|options| options.seqmax);
     let ends = |max| read::state(sequence).is_some_and(|state| ends_at(max, state));
     let is_closed =
         |max: &i64| *max < hlc::VALUE_MAX && (hlc::ms_of(*max) >= FIRST_DAY_MS || ends(*max));
-    match max.into_iter().find(is_closed) {
+    match max.filter(is_closed) {
         Some(max) => Err(Error::ClosedByMove { name: names::relation(sequence), max }),
         None => Ok(()),
     }

@@ -2,10 +2,10 @@
 //! returns a [`Refusal`] if it could not act. Its caller resolves the refusal if possible, and
 //! visits again.
 
-use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, InvalidationCount};
 use crate::pg::raw::{Raw, guarded};
+use crate::pg::roles;
 use crate::pg::transaction;
 use crate::sequence::cache::{self, CachedSequence, Permit, SequenceInfo};
 use crate::sequence::check::{check, lock_for_transaction};
@@ -15,7 +15,7 @@ use crate::sequence::{CopyPolicy, IdSequence};
 use instagram_id_core::copy::{Attempt, CopyState, LastOwner};
 use instagram_id_core::hlc::Wait;
 use instagram_id_core::layout::Shard;
-use pgrx::pg_sys::{self, Oid, XLogRecPtr};
+use pgrx::pg_sys::{Oid, XLogRecPtr};
 
 /// One visit to take values.
 #[derive(Clone, Copy)]
@@ -117,8 +117,7 @@ fn act_on_page<T: Copy>(
                 Refusal::NoRight { .. } if needs_update => Refusal::NoRight { update: true },
                 other => other,
             })?;
-            let update = pg_sys::ACL_UPDATE as pg_sys::AclMode;
-            if needs_update && !raw.may(sequence, raw.GetUserId(), update) {
+            if needs_update && !raw.may(sequence, raw.GetUserId(), roles::TO_SET) {
                 return Err(Refusal::NoRight { update: true });
             }
             let page = SequencePage::lock(raw, sequence, &info, cached)?;
@@ -150,7 +149,13 @@ pub fn begin_opening(
     policy: CopyPolicy,
     attempt: Attempt,
 ) -> Result<Option<CopyState>, Refusal> {
-    act_on_page(sequence.oid, policy, false, |page, cached| Ok(page.begin_opening(attempt, cached)))
+    act_on_page(sequence.oid, policy, false, |page, cached| {
+        let before = page.data();
+        Ok(before.begin_opening(page.is_copy(), attempt).map(|opening| {
+            page.write(opening, cached);
+            before.copy_state()
+        }))
+    })
 }
 
 /// Records in a copy that is being opened that the other copies have issued values below `floor`,
@@ -164,7 +169,7 @@ pub fn raise_floor(
     floor: i64,
 ) -> Result<bool, Refusal> {
     act_on_page(sequence.oid, policy, false, |page, cached| {
-        Ok(page.raise_floor(taker, attempt, floor, cached))
+        Ok(page.write_and_flush(page.data().raise_floor(taker, attempt, floor), cached))
     })
 }
 
@@ -172,7 +177,12 @@ pub fn raise_floor(
 /// closed it since [`begin_opening`].
 pub fn open(sequence: IdSequence, policy: CopyPolicy, attempt: Attempt) -> Result<bool, Refusal> {
     act_on_page(sequence.oid, policy, false, |page, cached| {
-        Ok(page.open(sequence.epoch, attempt, cached))
+        let before = page.data();
+        let opened = before.open(attempt);
+        if let Some(last_value) = opened {
+            page.step_at_once(sequence.epoch, before.last_value, last_value, cached);
+        }
+        Ok(opened.is_some())
     })
 }
 
@@ -180,7 +190,9 @@ pub fn open(sequence: IdSequence, policy: CopyPolicy, attempt: Attempt) -> Resul
 /// reached. Does nothing if another node has closed the copy in the meantime.
 pub fn give_up(sequence: Oid, unreached: i32) -> Result<(), Refusal> {
     act_on_page(sequence, CopyPolicy::Close, false, |page, cached| {
-        page.give_up(unreached, cached);
+        if let Some(failed) = page.data().give_up(unreached) {
+            page.write(failed, cached);
+        }
         Ok(())
     })
 }
@@ -189,7 +201,11 @@ pub fn give_up(sequence: Oid, unreached: i32) -> Result<(), Refusal> {
 /// of the copy. The recorded last owner stays the same until [`record_owner`]. Requires UPDATE on
 /// the sequence.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {
-    act_on_page(sequence, CopyPolicy::Close, true, |page, cached| Ok(page.close(attempt, cached)))
+    act_on_page(sequence, CopyPolicy::Close, true, |page, cached| {
+        let before = page.data();
+        page.write_and_flush(Some(before.close(attempt)), cached);
+        Ok(before.copy_state())
+    })
 }
 
 /// Records the node that takes the sequence over, and the value above which it begins, and flushes
@@ -202,7 +218,7 @@ pub fn record_owner(
     floor: i64,
 ) -> Result<bool, Refusal> {
     act_on_page(sequence, CopyPolicy::Close, true, |page, cached| {
-        Ok(page.record_owner(owner, attempt, floor, cached))
+        Ok(page.write_and_flush(page.data().record_owner(owner, attempt, floor), cached))
     })
 }
 
@@ -227,29 +243,6 @@ pub fn lock(sequence: Oid) -> bool {
         guarded(|raw| lock_for_transaction(raw, sequence, cached))
     });
     catalog::relation(sequence).is_some()
-}
-
-/// Whether a role has UPDATE on a sequence, and so could set it to any value.
-pub fn may_be_updated_by(sequence: Oid, role: Oid) -> bool {
-    has_any_of(pg_sys::ACL_UPDATE, sequence, role)
-}
-
-/// Checks that the current role may set a sequence.
-pub fn check_may_update(sequence: IdSequence) -> Result<(), Error> {
-    if may_be_updated_by(sequence.oid, catalog::current_role()) {
-        return Ok(());
-    }
-    Err(Refusal::NoRight { update: true }.error(sequence))
-}
-
-/// Whether a role has USAGE or UPDATE on a sequence, and so may generate ids from it.
-pub fn may_be_used_by(sequence: Oid, role: Oid) -> bool {
-    has_any_of(pg_sys::ACL_USAGE | pg_sys::ACL_UPDATE, sequence, role)
-}
-
-fn has_any_of(privileges: u32, sequence: Oid, role: Oid) -> bool {
-    // SAFETY: `may` does not panic and owns nothing.
-    unsafe { guarded(|raw| raw.may(sequence, role, privileges as pg_sys::AclMode)) }
 }
 
 /// Ensures that the WAL record that covers the values just taken is durable when this transaction

@@ -7,10 +7,11 @@ use crate::pg::guc;
 use crate::pg::lock_waits;
 use crate::pg::locks;
 use crate::pg::names;
+use crate::pg::roles;
 use crate::pg::spi::{Row, select};
-use crate::sequence::{IdSequence, placement, read, visit};
+use crate::sequence::{IdSequence, placement, read};
 use crate::shard::definition::{self, Definition};
-use instagram_id_core::epoch::{Epoch, US_PER_MS};
+use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::{self, FIRST_DAY_MS, WARN_AHEAD_MS};
 use instagram_id_core::layout::{self, Shard};
 use pgrx::pg_sys;
@@ -349,7 +350,7 @@ fn newest_id_if(
 /// with UPDATE on the sequence: these could set the sequence to any value anyway, not only by the
 /// keys of their rows.
 pub fn newest_of_sequence(sequence: IdSequence) -> Result<Option<i64>, Error> {
-    let may_read = |owner| visit::may_be_updated_by(sequence.oid, owner);
+    let may_read = |owner| roles::may_set(sequence.oid, owner);
     guc::with(guc::OWN_SETTINGS, || {
         let query = "SELECT extnamespace FROM pg_extension WHERE extname = 'instagram_id'";
         let own_schema = select(query, &[], |row| row.get(1)).pop().unwrap_or(Oid::INVALID);
@@ -422,7 +423,7 @@ pub fn check_not_ahead(
     let last = read::last_value(sequence.oid).filter(|last| *last <= hlc::VALUE_MAX);
     let last_ms = last.map_or(i64::MIN, hlc::ms_of);
     // Negative keys are below all ids.
-    if *newest < 0 || ms <= last_ms.max(now_ms(sequence.epoch) + ahead_max_ms) {
+    if *newest < 0 || ms <= last_ms.max(names::now_ms(sequence.epoch) + ahead_max_ms) {
         return Ok(());
     }
     Err(key_ahead(*newest, column.clone(), sequence.epoch))
@@ -436,8 +437,4 @@ pub fn key_ahead(key: i64, column: String, epoch: Epoch) -> Error {
         column,
         time: time.map_or_else(|| "after the year 294276".into(), names::time),
     }
-}
-
-pub fn now_ms(epoch: Epoch) -> i64 {
-    epoch.elapsed_us(names::now()).div_euclid(US_PER_MS)
 }

@@ -9,7 +9,7 @@ use crate::pg::names;
 use crate::pg::parsed_body::Expression;
 use crate::pg::roles;
 use crate::pg::spi;
-use crate::sequence::{IdSequence, read};
+use crate::sequence::{IdSequence, placement, read, visit};
 use crate::shard::definition::{self, Definition};
 use crate::shard::trust::{self, Object, Trust};
 use instagram_id_core::epoch::Epoch;
@@ -88,13 +88,12 @@ impl ShardParts {
 
     /// Creates a shard that no schema defines yet: the schema, the sequence and the functions, as
     /// far as they are missing. Returns the schema, and a sequence that existed before, which must
-    /// pass `check`, and `examine` under its lock.
+    /// pass `check`, and be able to generate ids.
     pub fn make(
         mut self,
         epoch: Option<Epoch>,
         trust: Trust,
         check: impl Fn(Oid) -> Result<(), Error>,
-        examine: impl Fn(Oid) -> Result<(), Error>,
     ) -> Result<(Oid, Option<IdSequence>), Error> {
         let mut schema = catalog::schema_oid(&self.schema);
         let is_new = schema == Oid::INVALID || !locks::lock_schema_in_time(schema)?;
@@ -118,7 +117,7 @@ impl ShardParts {
                 return Err(Error::ShardChanged(self.shard.number()));
             }
             self.check_owns(existing_sequence)?;
-            examine(existing_sequence)?;
+            placement::retry(existing_sequence, || visit::examine(existing_sequence))?;
             check(existing_sequence)?;
         }
         let left = self.epoch_left(schema, epoch)?;
@@ -311,22 +310,18 @@ impl ShardParts {
         sequence: IdSequence,
     ) -> Result<Vec<Part>, Error> {
         self.check_owner_of(sequence.oid)?;
-        self.missing_of(
-            self.functions(sequence).into_iter().filter(|part| part.name != name),
-            schema,
-        )
+        self.missing(schema, sequence, |part| part.name != name)
     }
 
     /// The missing functions of the shard.
     pub fn missing_functions(&self, schema: Oid, sequence: IdSequence) -> Result<Vec<Part>, Error> {
         self.check_owner_of(sequence.oid)?;
-        self.missing_of(self.functions(sequence).into_iter(), schema)
+        self.missing(schema, sequence, |_| true)
     }
 
     /// Checks that the schema's `next_id()`, if there is one, is that of the shard.
     pub fn check_next_id(&self, schema: Oid, sequence: IdSequence) -> Result<(), Error> {
-        let next_id = self.functions(sequence).into_iter().filter(|part| part.name == "next_id");
-        self.missing_of(next_id, schema).map(|_| ())
+        self.missing(schema, sequence, |part| part.name == "next_id").map(|_| ())
     }
 
     fn check_owner_of(&self, sequence: Oid) -> Result<(), Error> {
@@ -334,13 +329,14 @@ impl ShardParts {
         trust::check_part(self.shard, Object::Sequence(sequence), relation.owner, self.owner)
     }
 
-    fn missing_of(
+    fn missing(
         &self,
-        parts: impl Iterator<Item = Part>,
         schema: Oid,
+        sequence: IdSequence,
+        counts: impl Fn(&Part) -> bool,
     ) -> Result<Vec<Part>, Error> {
         let mut missing = vec![];
-        for part in parts {
+        for part in self.functions(sequence).into_iter().filter(counts) {
             match catalog::function_in(schema, &part.name, part.parameters) {
                 // First the owner, because the hint about the body is for one that is trusted.
                 Some(function) if schema != self.own_schema || (part.agrees)(&function) => {

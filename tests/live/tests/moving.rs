@@ -350,7 +350,7 @@ pub(crate) fn lose_slot(servers: &Servers) {
 
 /// Blocks a running move in the same way.
 pub(crate) fn block_after_copy(servers: &Servers, command: &mut Child) -> Client {
-    servers.b.wait_until("SELECT to_regclass('insta5.counter') IS NOT NULL");
+    wait_during(command, servers, &servers.b, "SELECT to_regclass('insta5.counter') IS NOT NULL");
     let mut transaction = servers.b.connect();
     // Blocks the command's ANALYZE.
     run(&mut transaction, "BEGIN; LOCK TABLE insta5.counter IN SHARE UPDATE EXCLUSIVE MODE");

@@ -1508,7 +1508,33 @@ fn ids_increase_when_a_schema_is_distributed_and_undistributed() {
     ids.push(next_id(&mut coordinator));
     is_refused_on(&cluster, 1, NEXT_ID, "55000");
     assert_eq!(taken_over(&mut cluster.nodes[1].connect()), []);
-    check_unique_and_increasing(&[ids]);
+    // The same for an original, which is adopted afterwards. Its sequence still has copies.
+    cluster.everywhere(&original_of_shard(6));
+    cluster.distribute("insta6", 1);
+    let next = "SELECT insta6.next_id()";
+    let mut originals: Vec<i64> = vec![one(&mut cluster.nodes[1].connect(), next)];
+    cluster.undistribute("insta6");
+    run(&mut coordinator, "SELECT adopt_shard(6)");
+    originals.extend([(); 2].map(|()| one::<i64>(&mut coordinator, next)));
+    check_unique_and_increasing(&[ids, originals]);
+    // At the end of the ids, on a node whose copy has a MINVALUE of its own.
+    cluster.distribute("insta5", 1);
+    let mut node = cluster.nodes[1].connect();
+    next_id(&mut node);
+    let last = i64::MAX - (8191 - 5) * 1024;
+    run(&mut node, &format!("SELECT advance_shard(5, {})", last - 1));
+    assert_eq!(next_id(&mut node), last);
+    let (_, _, hint) = error_of(&mut node, NEXT_ID);
+    let (_, reset) = hint.split_once("use ").expect(&hint);
+    let (reset, _) = reset.split_once(" to let").expect(&hint);
+    assert!(reset.ends_with(&format!(", {}, false)", (1_i64 << 48) + 1)), "{hint}");
+    run(&mut node, reset);
+    // The copy is like a new one, so the hint leads to another one.
+    let (_, _, hint) = error_of(&mut node, NEXT_ID);
+    assert!(hint.contains("SELECT * FROM take_over_shards(recover => true)"), "{hint}");
+    let reasons = "SELECT reason FROM take_over_shards(recover => true)";
+    assert_eq!(one::<Option<String>>(&mut node, reasons), None);
+    assert!(next_id(&mut node) < last);
 }
 
 /// Role app, which can generate ids and owns a schema.

@@ -573,6 +573,28 @@ CREATE FUNCTION insta593.code() RETURNS bigint LANGUAGE sql AS 'SELECT insta593.
 SELECT message FROM raises('SELECT unadopt_shard(593)');
 SELECT count(*) FROM pg_proc WHERE proname = 'original_code';
 
+-- All columns of a table count that two functions of the shard fill.
+CREATE SCHEMA insta594 AUTHORIZATION regress_id_owner;
+SET ROLE regress_id_owner;
+DO $$ BEGIN
+    CALL original('insta594', '594', 'one_id', 'insta594.one_seq');
+    CALL original('insta594', '594', 'two_id', 'insta594.two_seq');
+END $$;
+SELECT function FROM adopt_shard(594, function => 'insta594.one_id()');
+SELECT function FROM adopt_shard(594);
+GRANT USAGE ON SCHEMA insta594 TO regress_id_app;
+RESET ROLE;
+CREATE SCHEMA of_app AUTHORIZATION regress_id_app;
+GRANT USAGE ON SCHEMA of_app TO regress_id_owner;
+SET ROLE regress_id_app;
+SELECT format('CREATE TABLE of_app.wide (%s)', string_agg(format('c%s bigint DEFAULT insta594.%s_id()', n, CASE WHEN n < 6 THEN 'one' ELSE 'two' END), ', '))
+FROM generate_series(1, 9) AS n \gexec
+CREATE TABLE of_app.other (id bigint DEFAULT insta594.one_id());
+GRANT UPDATE ON of_app.wide, of_app.other TO regress_id_owner;
+SET ROLE regress_id_owner;
+SELECT * FROM raises('SELECT unadopt_shard(594)');
+RESET ROLE;
+
 \set VERBOSITY terse
-DROP SCHEMA insta592, insta593, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
+DROP SCHEMA insta592, insta593, insta594, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;

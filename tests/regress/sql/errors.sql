@@ -152,7 +152,7 @@ SELECT * FROM raises('SELECT next_ids(77, 2)');
 ALTER SEQUENCE insta77.table_id_seq NO MAXVALUE;
 SELECT setval('insta77.table_id_seq', 9223372036854775807);
 SELECT * FROM raises('SELECT next_id(77)');
-SELECT setval('insta77.table_id_seq', 1);
+SELECT setval('insta77.table_id_seq', 1, false);
 SELECT id_time(next_id(77)) BETWEEN now() - interval '1 second' AND now() + interval '1 second';
 CREATE SEQUENCE errors.old;
 SELECT message, regexp_replace(detail, 'at [^.]*(\.\d+)?\S*\.', 'at (now).') AS detail, state, hint
