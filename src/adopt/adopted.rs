@@ -8,6 +8,7 @@ use crate::pg::names;
 use crate::pg::spi::select;
 use crate::pg::text::push;
 use crate::sequence::IdSequence;
+use crate::sequence::check::is_closed_to_nextval;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use instagram_id_core::epoch::Epoch;
@@ -304,7 +305,12 @@ pub fn problem(
         };
         let fault = match kept.read(own_schema) {
             KeptOriginal::Ignored => continue,
-            KeptOriginal::Adopted(_, ids) if ids.is_some_and(generates) => continue,
+            KeptOriginal::Adopted(_, Some(ids)) if generates(*ids) => {
+                if is_closed_to_nextval(ids.1.oid) {
+                    continue;
+                }
+                format!("nextval() works on {}", names::relation(ids.1.oid))
+            }
             KeptOriginal::Adopted(function, _) => ddl::generates_others(*function),
             KeptOriginal::Alone(name) => ddl::is_missing(definition.schema, name, ""),
         };

@@ -83,7 +83,7 @@ impl Adoption {
     /// A copy keeps its value, because a RESTART would close it.
     fn fix_options_of_sequence(&self) -> String {
         format!(
-            "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT {CLOSED_TO_NEXTVAL} NO MAXVALUE NO CYCLE CACHE 1 OWNED BY NONE{}",
+            "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT {CLOSED_TO_NEXTVAL} NO MINVALUE NO MAXVALUE NO CYCLE CACHE 1 START 1 OWNED BY NONE{}",
             names::relation(self.sequence.oid),
             if self.has_copies() { "" } else { " RESTART" }
         )

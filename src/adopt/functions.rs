@@ -28,7 +28,7 @@ use crate::pg::roles;
 use crate::pg::spi;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::IdSequence;
+use crate::sequence::{IdSequence, read};
 use crate::shard::columns::{self, Callers, Column, Owners, WITH_DEFAULTS};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
@@ -325,7 +325,11 @@ fn restore(adopted: &[Adopted], parts: &[Function], sequences: &[IdSequence]) ->
         }
     }
     for sequence in sequences {
-        spi::run(&format!("ALTER SEQUENCE {} INCREMENT 1", names::relation(sequence.oid)));
+        // The original continues with the sequence field of the last id, and with small values, as
+        // a variable of type integer can hold.
+        let last = read::last_value(sequence.oid).unwrap_or(0) & i64::from(layout::SEQ_MAX);
+        let name = names::relation(sequence.oid);
+        spi::run(&format!("ALTER SEQUENCE {name} INCREMENT 1 RESTART {}", last + 1));
     }
     Ok(())
 }

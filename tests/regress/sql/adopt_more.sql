@@ -595,6 +595,30 @@ SET ROLE regress_id_owner;
 SELECT * FROM raises('SELECT unadopt_shard(594)');
 RESET ROLE;
 
+-- Whatever the options of the sequence were, it is closed to nextval() after the first value, and generates ids.
+CREATE SCHEMA insta595 CREATE SEQUENCE low_seq MINVALUE 0 MAXVALUE 1023 CYCLE CREATE SEQUENCE high_seq MINVALUE 1000000000000000;
+DO $$ BEGIN
+    CALL original('insta595', '595', 'low_id', 'insta595.low_seq');
+    CALL original('insta595', '595', 'high_id', 'insta595.high_seq');
+END $$;
+SELECT function FROM adopt_shard(595, function => 'insta595.low_id()');
+SELECT function FROM adopt_shard(595);
+SELECT id_shard(insta595.low_id()), id_shard(insta595.high_id());
+SELECT sequencename, min_value, max_value, start_value, increment_by, cycle FROM pg_sequences WHERE schemaname = 'insta595';
+ALTER SEQUENCE insta595.low_seq RESTART;
+SELECT nextval('insta595.low_seq');
+SELECT r.* FROM (VALUES (1), (2)) AS v(n), raises('SELECT nextval(''insta595.low_seq''), ' || n) AS r;
+SELECT reason FROM id_shards WHERE shard = 595;
+-- Opened by hand, as for another increment.
+ALTER SEQUENCE insta595.low_seq INCREMENT 1;
+SELECT reason FROM id_shards WHERE shard = 595;
+-- The originals continue with the sequence field of the last id.
+SELECT advance_shard(595, make_id(clock_timestamp() + '1 s', 595, 1022, '2020-01-01')) > 0 AS advanced;
+SELECT id_seq(insta595.low_id());
+SELECT unadopt_shard(595);
+SELECT id_seq(insta595.low_id()), id_seq(insta595.low_id());
+SELECT sequencename, last_value, increment_by FROM pg_sequences WHERE schemaname = 'insta595' AND sequencename = 'low_seq';
+
 \set VERBOSITY terse
-DROP SCHEMA insta592, insta593, insta594, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
+DROP SCHEMA insta592, insta593, insta594, insta595, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
