@@ -23,7 +23,7 @@ BEGIN
     IF NOT pg_catalog.pg_try_advisory_xact_lock(1314220021721) THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
             DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when the lock is free; pg_locks lists who has it.';
-    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+    ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('cannot install instagram_id at isolation level %s', current_setting('transaction_isolation')),
             DETAIL = 'The snapshot of the transaction may be older than the extension.',
@@ -892,7 +892,7 @@ CREATE OR REPLACE FUNCTION ids._check_caller() RETURNS void
 BEGIN
     IF (SELECT nspowner FROM pg_namespace WHERE nspname = 'ids') <> quote_ident(current_user)::regrole THEN
         PERFORM ids._refuse_caller();
-    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+    ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('cannot create or claim a shard at isolation level %s', current_setting('transaction_isolation')),
             DETAIL = 'The snapshot of the transaction may be older than other shards.',
@@ -1053,7 +1053,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION ids.advance_shard(shard integer, id bigint) RETURNS bigint
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET exit_on_error = off AS $$
 #variable_conflict use_variable
 DECLARE
     value bigint := (id >> 23 << 10) | (id & 1023);

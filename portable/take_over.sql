@@ -26,7 +26,7 @@ DECLARE
     item record;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    -- A lock by the OID needs no privilege, and calls of others wait behind this script.
+    -- A lock by the OID needs no privilege.
     IF current_setting('lock_timeout')::interval NOT BETWEEN '1 ms' AND '2 s' THEN
         PERFORM set_config('lock_timeout', '2s', true);
     END IF;
@@ -37,7 +37,7 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(1314220021721) THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
             DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when the lock is free; pg_locks lists who has it.';
-    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+    ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('cannot take over at isolation level %s', current_setting('transaction_isolation')),
             DETAIL = 'The snapshot of the transaction may be older than functions of the portable edition.',
@@ -82,11 +82,14 @@ BEGIN
     END LOOP;
 
     DROP VIEW IF EXISTS ids.id_shards;
+    -- Readers of the view wait from now on.
+    PERFORM set_config('take_over.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', '20ms', true);
     functions := array_remove(functions, to_regprocedure('ids.next_ids(integer, integer)')::oid);
     ALTER FUNCTION ids.next_ids(integer, integer) RENAME TO _next_ids;
     SELECT string_agg(pg_describe_object(classid, objid, 0), ', ' ORDER BY objid) INTO found
         FROM pg_depend LEFT JOIN pg_proc AS p ON classid = 'pg_proc'::regclass AND p.oid = objid
-        WHERE refclassid = 'pg_namespace'::regclass AND refobjid = place.oid AND classid <> 'pg_extension'::regclass
+        WHERE refclassid = 'pg_namespace'::regclass AND refobjid = place.oid
+            AND (pg_identify_object(classid, objid, 0)).schema = 'ids' -- others only name it
             AND (proowner = place.nspowner AND prokind = 'f' AND (p.oid = ANY (functions) OR starts_with(proname, '_'))) IS NOT TRUE;
     IF found IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'schema ids contains objects that are not of the portable edition',
@@ -125,15 +128,21 @@ COMMENT ON FUNCTION _shard_next_id(integer, regclass, timestamptz) IS
 DO $$
 DECLARE
     path text := pg_catalog.current_setting('search_path');
+    began timestamptz := pg_catalog.clock_timestamp();
     found text;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    -- The mutexes come last, because calls wait from now on. A call that holds one ends first. A
-    -- call that waits finds none, and calls the library. In the order in which calls lock: each queue
-    -- before its mutex.
-    SELECT 'DROP VIEW ' || string_agg(c.oid::regclass::text, ', ' ORDER BY relname DESC) INTO found
+    -- The mutexes come last, because calls wait from now on: no longer than this script for a single
+    -- lock, however many roles hold some. A call that holds one ends first. A call that waits finds
+    -- none, and calls the library. In the order in which calls lock: each queue before its mutex.
+    FOR found IN SELECT c.oid::regclass
         FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace AND nspowner = relowner
-        WHERE nspname = 'ids_mutexes' AND relkind = 'v' AND relname ~ '^_(queue_[0-9]+|mutex_[0-9]+|create_shard)$';
-    EXECUTE found;
+        WHERE nspname = 'ids_mutexes' AND relkind = 'v' AND relname ~ '^_(queue_[0-9]+|mutex_[0-9]+|create_shard)$'
+        ORDER BY relname DESC
+    LOOP
+        PERFORM set_config('lock_timeout', greatest(1, 1000 * extract(epoch FROM
+            current_setting('take_over.lock_timeout')::interval - (clock_timestamp() - began)))::int::text, true);
+        EXECUTE 'DROP VIEW ' || found;
+    END LOOP;
     PERFORM set_config('search_path', path, true);
 END $$;

@@ -11,11 +11,15 @@ DECLARE
     needless text;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    -- A lock by the OID needs no privilege.
+    IF current_setting('lock_timeout')::interval NOT BETWEEN '1 ms' AND '2 s' THEN
+        PERFORM set_config('lock_timeout', '2s', true);
+    END IF;
     -- The take-over releases the lock when it has sent its changes of the catalogs to all sessions.
     IF NOT pg_try_advisory_xact_lock(1314220021721) THEN
         RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'another session installs instagram_id in this database',
             DETAIL = 'It holds the advisory lock 1314220021721.', HINT = 'Try again when the lock is free; pg_locks lists who has it.';
-    ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+    ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION USING ERRCODE = '55000',
             MESSAGE = format('cannot update at isolation level %s', current_setting('transaction_isolation')),
             DETAIL = 'The snapshot of the transaction may be older than objects in schema ids.',
@@ -54,7 +58,7 @@ BEGIN
             ON classid = 'pg_proc'::regclass AND p.oid = objid AND prokind = 'f' AND starts_with(proname, '_')
                 AND NOT EXISTS (SELECT FROM pg_depend AS e WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e')
         WHERE refclassid = 'pg_namespace'::regclass AND refobjid = 'ids'::regnamespace
-            AND classid <> 'pg_extension'::regclass
+            AND (pg_identify_object(classid, objid, 0)).schema = 'ids' -- others only name it
             AND NOT EXISTS (SELECT FROM pg_depend AS e JOIN pg_extension AS x ON x.oid = e.refobjid
                 WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e'
                     AND extname = 'instagram_id');

@@ -152,7 +152,9 @@ const USERS: &str = "
     CREATE TABLE part PARTITION OF insta5.parts DEFAULT | table public.part
     CREATE TABLE other (n bigint DEFAULT nextval('insta5.table_id_seq')) | default value for column n of table public.other
     CREATE TABLE feelings (mood insta5.mood) | column mood of table public.feelings
-    CREATE VIEW photos AS SELECT * FROM insta5.photos | rule _RETURN on view public.photos";
+    CREATE VIEW photos AS SELECT * FROM insta5.photos | rule _RETURN on view public.photos
+    CREATE VIEW tables AS SELECT FROM pg_class WHERE relnamespace = 'insta5'::regnamespace | rule _RETURN on view public.tables
+    CREATE STATISTICS of_photos ON id, batch FROM insta5.photos | statistics object public.of_photos";
 
 /// `clean` drops no rows that were written to the old copy after it was closed, and nothing outside
 /// the schema.
@@ -217,7 +219,10 @@ fn users_of_the_old_copy_are_named(servers: &Servers) {
         users.iter().flat_map(|[_, user]| user.split(", ")),
         "users",
     );
-    run(&mut a, "DROP VIEW photos; DROP TABLE words, texts, child, part, other, feelings");
+    run(
+        &mut a,
+        "DROP VIEW photos, tables; DROP STATISTICS of_photos; DROP TABLE words, texts, child, part, other, feelings",
+    );
 }
 
 /// `clean` waits for sessions that read views or create tables. It drops nothing that others create
