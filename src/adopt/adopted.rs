@@ -170,7 +170,7 @@ fn originals_in(definition: &Definition, prefix: &str) -> Vec<Function> {
     // By the dependencies on the schema, which have an index.
     let query = "SELECT p.oid FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
          WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_namespace'::regclass AND d.refobjid = $1
-         AND p.pronargs = 0 AND p.prolang IN ($2, $3) AND p.prosqlbody IS NULL AND p.prorettype = 'int8'::regtype
+         AND p.pronamespace = $1 AND p.pronargs = 0 AND p.prolang IN ($2, $3) AND p.prosqlbody IS NULL AND p.prorettype = 'int8'::regtype
          AND starts_with(p.proname::text, $4) AND pg_has_role(p.proowner, $5, 'USAGE') ORDER BY p.proname";
     let Definition { schema, owner, .. } = *definition;
     let languages = [catalog::plpgsql(), catalog::sql()];

@@ -380,7 +380,7 @@ fn usage_moves_no_counter_of_a_node() {
         cluster.nodes.iter().map(|node| one(&mut node.connect(), state)).collect()
     };
     let refused = |node: usize, statement: &str| {
-        let mut client = cluster.nodes[node].config("postgres").user("mal").connect(NoTls).unwrap();
+        let mut client = cluster.nodes[node].connect_as("mal");
         // With 55000 a worker names the coordinator.
         let (code, message, _) = error_of(&mut client, statement);
         assert!(["42501", "55000"].contains(&&code[..]), "{statement} on {node}: {message}");
@@ -905,7 +905,7 @@ fn role_without_superuser_creates_a_shard_in_an_existing_schema() {
     let cluster = Cluster::start(1);
     let mut client = cluster.nodes[0].connect();
     run(&mut client, "CREATE ROLE dev LOGIN; GRANT CREATE ON DATABASE postgres TO dev");
-    let mut dev = cluster.nodes[0].config("postgres").user("dev").connect(NoTls).unwrap();
+    let mut dev = cluster.nodes[0].connect_as("dev");
     assert_eq!(error_of(&mut dev, "SELECT create_shard(5)").0, "3F000");
     run(&mut dev, "CREATE SCHEMA insta5");
     run(&mut dev, "SELECT create_shard(5, if_not_exists => true)");
@@ -1241,9 +1241,7 @@ fn a_role_that_defines_the_number_does_not_stop_inserts() {
     let mut client = cluster.nodes[0].connect();
     run(&mut client, "CREATE ROLE keeper LOGIN; CREATE ROLE mallory LOGIN");
     run(&mut client, "GRANT CREATE ON DATABASE postgres TO keeper, mallory");
-    let connect = |node: usize, role: &str| {
-        cluster.nodes[node].config("postgres").user(role).connect(NoTls).unwrap()
-    };
+    let connect = |node: usize, role: &str| cluster.nodes[node].connect_as(role);
     let mut keeper = connect(0, "keeper");
     for statement in [
         "CREATE SCHEMA insta5",
@@ -1469,7 +1467,7 @@ fn errors_name_the_obstacle() {
     run(&mut on_owner, "SET ROLE nobody");
     next_id(&mut on_owner);
     for node in &cluster.nodes {
-        let mut app = node.config("postgres").user("app").connect(NoTls).unwrap();
+        let mut app = node.connect_as("app");
         run(&mut app, "INSERT INTO insta5.photos (batch) VALUES (1)");
         let close = |group| format!("SELECT _close_sequence('insta5.table_id_seq', {group}, 1)");
         let (code, message, _) = error_of(&mut app, &close(77));

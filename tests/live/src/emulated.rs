@@ -5,7 +5,7 @@
 use crate::commands::Commands;
 use crate::run;
 use crate::server::Server;
-use postgres::{Client, NoTls};
+use postgres::Client;
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl Emulated {
     }
 
     pub fn connect_as(&self, node: usize, role: &str) -> Client {
-        self.nodes[node].config("postgres").user(role).connect(NoTls).unwrap()
+        self.nodes[node].connect_as(role)
     }
 
     /// Ids of shard 5 from its node, an hour ahead of the clock.

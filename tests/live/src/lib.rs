@@ -34,7 +34,7 @@ pub use load::{
 pub use original::{ORIGINAL_EPOCH_MS, original_function, original_of_shard};
 pub use page::{blocks, metrics, rows, run_page, trimmed};
 pub use place::{Place, conninfo, server_with_a_map};
-pub use server::{Server, is_panic_of_the_disk, major, pg_config_says};
+pub use server::{LOGICAL, Server, is_panic_of_the_disk, major, pg_config_says};
 
 pub use traps::{install_traps, roles_caught};
 pub use unread::Unread;

@@ -17,6 +17,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// The settings of a server that publishes and subscribes.
+pub const LOGICAL: [(&str, &str); 3] =
+    [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
+
 /// A PostgreSQL server of the test.
 pub struct Server {
     dir: TempDir,
@@ -446,6 +450,10 @@ impl Server {
     /// Same for a server that may be stopping or starting.
     pub fn try_connect(&self) -> Result<Client, postgres::Error> {
         self.config("postgres").connect(NoTls)
+    }
+
+    pub fn connect_as(&self, role: &str) -> Client {
+        self.config("postgres").user(role).connect(NoTls).unwrap()
     }
 
     pub fn connect_to(&self, database: &str) -> Client {

@@ -1,6 +1,5 @@
 //! Adopts the PL/pgSQL original, and restores it, under uninterrupted writes.
 
-use crate::portable::connect_as;
 use crate::sessions::name_in_defaults;
 use instagram_id_live::*;
 use postgres::Client;
@@ -884,7 +883,7 @@ fn statement_of_the_page_runs_no_text_of_an_original() {
              SET ROLE mallory; {original}; SELECT adopt_shard(5); RESET ROLE"
         ),
     );
-    run(&mut connect_as(&server, "mallory"), migration);
+    run(&mut server.connect_as("mallory"), migration);
     assert!(!one::<bool>(&mut client, "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"));
     let body = "SELECT count(*) FROM pg_proc WHERE oid = 'insta5.next_id()'::regprocedure AND prosrc LIKE '%$funcoriginal_tion$%'";
     assert_eq!(one::<i64>(&mut client, body), 1, "the original is restored");
@@ -900,7 +899,7 @@ fn statement_of_the_page_creates_a_function_for_its_owner_only() {
         &mut client,
         "CREATE ROLE \"It's \"\"m\" LOGIN; GRANT CREATE ON DATABASE postgres TO \"It's \"\"m\"",
     );
-    let mut owner = connect_as(&server, "It's \"m");
+    let mut owner = server.connect_as("It's \"m");
     run(
         &mut owner,
         &format!(
@@ -982,7 +981,7 @@ fn locks_on_indexes_do_not_add_up_while_keys_are_read() {
             original_of_shard(7)
         ),
     );
-    let (mut mal, mut watch) = (connect_as(&server, "mal"), server.connect());
+    let (mut mal, mut watch) = (server.connect_as("mal"), server.connect());
     run(&mut mal, "BEGIN; LOCK TABLE theirs IN ROW EXCLUSIVE MODE");
     let insert = "INSERT INTO insta7.photos DEFAULT VALUES";
     let (result, longest) = with_longest(&server, insert, || {
@@ -996,7 +995,7 @@ fn locks_on_indexes_do_not_add_up_while_keys_are_read() {
                 "SELECT indexrelid::int8 FROM pg_index WHERE indrelid = 'theirs'::regclass",
             );
             let hold = |index: i64| {
-                let mut holder = connect_as(&server, "mal");
+                let mut holder = server.connect_as("mal");
                 let name: String = one(&mut watch, &format!("SELECT {index}::regclass::text"));
                 run(&mut holder, &format!("BEGIN; ALTER INDEX {name} SET TABLESPACE pg_default"));
                 (index, holder)
@@ -1228,7 +1227,7 @@ fn adoption_that_reads_functions_can_be_cancelled() {
         "CREATE ROLE mallory LOGIN; GRANT USAGE ON SCHEMA insta5 TO mallory;
          GRANT USAGE ON SEQUENCE insta5.table_id_seq TO mallory",
     );
-    let mut mallory = connect_as(&server, "mallory");
+    let mut mallory = server.connect_as("mallory");
     run(
         &mut mallory,
         "SET check_function_bodies = off;
@@ -1265,7 +1264,7 @@ fn adoption_that_reads_functions_can_be_cancelled() {
 fn writers_do_not_wait_for_defaults_of_others() {
     let (server, mut owner) = with_the_original();
     run(&mut owner, "CREATE ROLE mallory LOGIN");
-    let mut mallory = connect_as(&server, "mallory");
+    let mut mallory = server.connect_as("mallory");
     name_in_defaults(&mut mallory, &mut owner, "'insta5.next_id()'::regprocedure", 10);
     let mut reads = |statement: &str| {
         let read = |owner: &mut Client| {

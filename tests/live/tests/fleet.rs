@@ -18,9 +18,7 @@ impl Fleet {
     /// Starts servers with these numbers of shards, all of the same size. The first one has the
     /// map.
     fn start<const N: usize>(shards: [i64; N]) -> Fleet {
-        let settings =
-            [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
-        let servers = in_parallel(N, |_| Server::start(&settings));
+        let servers = in_parallel(N, |_| Server::start(&LOGICAL));
         run(&mut servers[0].connect(), "CREATE DATABASE map");
         let fleet = Fleet { servers };
         fleet.command(&["init"]);

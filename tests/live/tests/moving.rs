@@ -11,9 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) const LOGICAL: [(&str, &str); 3] =
-    [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
-
 /// Between the statements of a session: the single replication process must be able to keep up.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -944,7 +941,7 @@ pub(crate) const GIVE_AWAY: &str = "ALTER SCHEMA insta5 OWNER TO attacker;
     END $$";
 
 fn as_attacker(server: &Server) -> Client {
-    server.config("postgres").user("attacker").connect(NoTls).unwrap()
+    server.connect_as("attacker")
 }
 
 const MARK_REMADE: [&str; 2] = [

@@ -526,7 +526,7 @@ fn sessions_that_take_turns_do_not_keep_writes_stopped() {
     }
     let (command, mut other) = move_blocked_after_copy(&servers, &["--stop", "3"]);
     let hold = |n| {
-        let mut session = servers.b.config("postgres").user("reader").connect(NoTls).unwrap();
+        let mut session = servers.b.connect_as("reader");
         run(&mut session, "BEGIN; SAVEPOINT s");
         let nextval = format!("SELECT nextval('insta5.s{n}')");
         assert_eq!(error_of(&mut session, &nextval).0, "2200H");
@@ -575,7 +575,7 @@ fn wait_for_several_locks(servers: &Servers) {
 /// Begins a transaction of this role that keeps a lock on the relation: nextval takes it before it
 /// fails with this SQLSTATE. Then runs a statement.
 fn hold(server: &Server, user: &str, relation: i64, sqlstate: &str, then: &str) -> Client {
-    let mut session = server.config("postgres").user(user).connect(NoTls).unwrap();
+    let mut session = server.connect_as(user);
     run(&mut session, "BEGIN; SAVEPOINT s");
     let nextval = format!("SELECT nextval({relation}::regclass)");
     assert_eq!(error_of(&mut session, &nextval).0, sqlstate);
@@ -792,7 +792,7 @@ fn open_grants_on_schemas_end_no_command() {
     }
     run(&mut servers.a.connect(), "GRANT USAGE ON SCHEMA insta5 TO reader");
     let open = |server: &Server, schema: &str| {
-        let mut reader = server.config("postgres").user("reader").connect(NoTls).unwrap();
+        let mut reader = server.connect_as("reader");
         run(&mut reader, &format!("BEGIN; GRANT USAGE ON SCHEMA {schema} TO reader"));
         reader
     };
@@ -1011,7 +1011,7 @@ fn moves_whose_replication_cannot_work_end() {
     run(&mut other, "ALTER SYSTEM RESET max_logical_replication_workers");
     b.stop();
     run(&mut a.connect(), "CREATE ROLE nobody LOGIN");
-    let mut nobody = a.config("postgres").user("nobody").connect(NoTls).unwrap();
+    let mut nobody = a.connect_as("nobody");
     run(&mut nobody, "BEGIN; CREATE TEMP TABLE t ()");
     b.launch();
     servers.command(&["move", "5", "--to", "b"]);
@@ -1428,7 +1428,7 @@ fn sessions_that_ask_for_locks_end_neither_move_nor_clean() {
             ("stranger", &probe),
         ];
         for (role, statements) in sessions {
-            let mut client = servers.a.config("postgres").user(role).connect(NoTls).unwrap();
+            let mut client = servers.a.connect_as(role);
             let is_done = &is_done;
             scope.spawn(move || {
                 while !is_done.load(Ordering::Relaxed) {

@@ -2,7 +2,7 @@
 //! error.
 
 use crate::moving::{
-    HAS_SCHEMA, IS_CLOSED, LOGICAL, NOTHING, Servers, WAITS, cases, create_tables, fails, fill,
+    HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, WAITS, cases, create_tables, fails, fill,
     kill_after_copy, leftovers, move_blocked_after_copy, move_blocked_before_stop, outcome,
     while_closing_is_lost,
 };

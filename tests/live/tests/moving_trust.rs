@@ -7,7 +7,7 @@ use crate::moving::{
     move_with_stopped_writes, outcome,
 };
 use instagram_id_live::*;
-use postgres::{Client, NoTls};
+use postgres::Client;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::thread;
@@ -35,7 +35,7 @@ const CHECK: [&str; 4] = ["check", "5", "--to", "b"];
 
 /// A session of the owner of the shard on a.
 fn keeper(servers: &Servers) -> Client {
-    servers.a.config("postgres").user("keeper").connect(NoTls).unwrap()
+    servers.a.connect_as("keeper")
 }
 
 /// Functions of keeper, which write to the server's log if the command calls one.
@@ -134,7 +134,7 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
     assert_refused(&servers, &[], reason);
     run(&mut servers.b.connect(), "REASSIGN OWNED BY evil TO keeper");
     // Who only names the schema puts nothing into it.
-    let mut evil = servers.a.config("postgres").user("evil").connect(NoTls).unwrap();
+    let mut evil = servers.a.connect_as("evil");
     run(&mut evil, "CREATE TEMP VIEW names AS SELECT 'insta5'::regnamespace");
     servers.command(&CHECK);
 
@@ -588,12 +588,12 @@ fn cancel_keeps_no_table_of_others_locked() {
     let servers = start();
     kill_after_copy(&servers);
     slot_that_another_server_uses_is_reported(&servers);
-    let mut evil = servers.b.config("postgres").user("evil").connect(NoTls).unwrap();
+    let mut evil = servers.b.connect_as("evil");
     run(
         &mut servers.b.connect(),
         "CREATE TABLE precious (x int); ALTER TABLE precious OWNER TO evil",
     );
-    let of_keeper = || servers.b.config("postgres").user("keeper").connect(NoTls).unwrap();
+    let of_keeper = || servers.b.connect_as("keeper");
     let (mut holder, mut owner) = (of_keeper(), of_keeper());
     run(
         &mut owner,

@@ -10,6 +10,13 @@ use std::time::Duration;
 
 pub const FILE: &str = "portable/instagram_id.sql";
 
+/// A server with the portable edition and shard 5.
+fn installed(settings: &[(&str, &str)]) -> Server {
+    let server = Server::start(settings);
+    install(&server);
+    server
+}
+
 /// Installs the portable edition as a role that owns the database and is no superuser, and creates
 /// shard 5.
 pub fn install(server: &Server) {
@@ -18,7 +25,7 @@ pub fn install(server: &Server) {
         "CREATE ROLE installer LOGIN; ALTER DATABASE postgres OWNER TO installer;
          ALTER DATABASE postgres SET search_path = public, ids",
     );
-    let mut installer = connect_as(server, "installer");
+    let mut installer = server.connect_as("installer");
     run(&mut installer, &std::fs::read_to_string(of_project(FILE)).unwrap());
     run(
         &mut installer,
@@ -26,16 +33,11 @@ pub fn install(server: &Server) {
     );
 }
 
-pub fn connect_as(server: &Server, role: &str) -> Client {
-    server.config("postgres").user(role).connect(NoTls).unwrap()
-}
-
 /// The decoders match the test vectors. `_rule()` and `_next()` decide as the library does, for
 /// states and clocks near each of the rule's limits.
 #[test]
 fn decoders_and_the_rule_are_those_of_the_library() {
-    let server = Server::start(&[("fsync", "off"), ("timezone", "UTC")]);
-    install(&server);
+    let server = installed(&[("fsync", "off"), ("timezone", "UTC")]);
     let mut client = server.connect();
     vectors::check(&mut client);
     // The planner evaluates a function of constants, also where it is not reached.
@@ -147,11 +149,10 @@ fn clock_jumps_and_cancels_repeat_nothing() {
 /// sequence field.
 #[test]
 fn sequence_set_back_concurrently_repeats_no_ids() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
+    let server = installed(&[("fsync", "off")]);
     let mut journal = Journal::new("portable, a sequence set back", Clock::IN_STEP);
     journal.add(in_parallel(6, |n| {
-        let mut client = connect_as(&server, "installer");
+        let mut client = server.connect_as("installer");
         let mut received = Received::default();
         for step in 1..=500 {
             if n < 2 {
@@ -169,9 +170,8 @@ fn sequence_set_back_concurrently_repeats_no_ids() {
 /// other sequences with the same one. A call waits for a mutex no longer than `lock_timeout`.
 #[test]
 fn waits_for_sequences_and_mutexes_are_limited() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
-    let mut installer = connect_as(&server, "installer");
+    let server = installed(&[("fsync", "off")]);
+    let mut installer = server.connect_as("installer");
     run(&mut installer, "SELECT create_shard(n) FROM generate_series(6, 120) AS n");
     let other: String = installer
         .query_one(
@@ -190,7 +190,7 @@ fn waits_for_sequences_and_mutexes_are_limited() {
     for call in calls {
         run(&mut ddl, "BEGIN; ALTER SEQUENCE insta5.table_id_seq NO CYCLE");
         thread::scope(|scope| {
-            let waits = scope.spawn(|| run(&mut connect_as(&server, "installer"), call));
+            let waits = scope.spawn(|| run(&mut server.connect_as("installer"), call));
             let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'insta5.table_id_seq'::regclass";
             server.wait_for(call, || one::<i64>(&mut server.connect(), waiting) == 1);
             let in_time = format!("SET statement_timeout = '5s'; SELECT {other}.next_id()");
@@ -214,8 +214,7 @@ fn waits_for_sequences_and_mutexes_are_limited() {
 /// before it has released it, in its first call and after a change of its search_path.
 #[test]
 fn nothing_is_parsed_under_a_mutex() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
+    let server = installed(&[("fsync", "off")]);
     let mut holder = server.connect();
     let mutex: i32 = one(&mut holder, "SELECT ids._mutex('insta5.table_id_seq'::regclass)");
     let mut catalogs = server.connect();
@@ -236,7 +235,7 @@ fn nothing_is_parsed_under_a_mutex() {
         (debug, "SELECT insta5.next_id()"),
         ("", "SELECT ids._take('insta5.table_id_seq', '2011-01-01', 5)"),
     ] {
-        let mut client = connect_as(&server, "installer");
+        let mut client = server.connect_as("installer");
         run(&mut client, "SET statement_timeout = '60s'");
         run(&mut client, before);
         let pid: i32 = one(&mut client, "SELECT pg_backend_pid()");
@@ -272,12 +271,11 @@ fn nothing_is_parsed_under_a_mutex() {
 /// has a limit.
 #[test]
 fn strangers_do_not_block_create_shard() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
+    let server = installed(&[("fsync", "off")]);
     let mut admin = server.connect();
     run(&mut admin, "CREATE ROLE stranger LOGIN");
     let view: u32 = one(&mut admin, "SELECT 'ids_mutexes._create_shard'::regclass::oid");
-    let mut stranger = connect_as(&server, "stranger");
+    let mut stranger = server.connect_as("stranger");
     run(&mut stranger, "BEGIN; SAVEPOINT a");
     assert_eq!(
         error_of(&mut stranger, &format!("SELECT nextval({view}::oid::regclass)")).0,
@@ -286,9 +284,9 @@ fn strangers_do_not_block_create_shard() {
     run(&mut stranger, "ROLLBACK TO a");
     let held = format!("SELECT mode FROM pg_locks WHERE relation = {view}");
     assert_eq!(one::<String>(&mut admin, &held), "RowExclusiveLock");
-    let mut installer = connect_as(&server, "installer");
+    let mut installer = server.connect_as("installer");
     run(&mut installer, "SET statement_timeout = '60s'; BEGIN; SELECT create_shard(91)");
-    let mut other = connect_as(&server, "installer");
+    let mut other = server.connect_as("installer");
     for (limit, next) in [("100ms", 93), ("0", 94)] {
         run(&mut other, &format!("SET statement_timeout = '60s'; SET lock_timeout = '{limit}'"));
         let refused = error_of(&mut other, "SELECT create_shard(92)");
@@ -317,8 +315,7 @@ fn crashes_lose_no_acknowledged_id() {
     for (synchronous_commit, may_lose) in [("on", false), ("off", true)] {
         // A killed process loses nothing that it has written.
         let settings = [("synchronous_commit", synchronous_commit), ("fsync", "off")];
-        let server = Server::start(&settings);
-        install(&server);
+        let server = installed(&settings);
         one::<i64>(&mut server.connect(), "SELECT insta5.next_id()");
         set_an_hour_ahead(&mut server.connect(), "insta5.table_id_seq");
         // Without synchronous_commit a crash could take the shard too.
@@ -361,8 +358,7 @@ fn crashes_lose_no_acknowledged_id() {
 /// statement that calls another one could fail when the library takes over.
 #[test]
 fn functions_of_the_library_are_inlined() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
+    let server = installed(&[("fsync", "off")]);
     let mut client = server.connect();
     run(
         &mut client,
@@ -389,8 +385,7 @@ fn functions_of_the_library_are_inlined() {
 /// Each kind of role can do what the table of docs/run/portable.md shows.
 #[test]
 fn roles_can_do_what_the_page_shows() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
+    let server = installed(&[("fsync", "off")]);
     let mut client = server.connect();
     run(
         &mut client,
@@ -438,7 +433,7 @@ fn roles_can_do_what_the_page_shows() {
         for (role, expected) in
             ["stranger", "writer", "sequence_user", "installer"].into_iter().zip(expected)
         {
-            let result = connect_as(&server, role).batch_execute(action);
+            let result = server.connect_as(role).batch_execute(action);
             let found = result
                 .map_or_else(|error| error.code().unwrap().code().to_owned(), |()| String::new());
             assert_eq!(found, expected, "{role}: {action}");
@@ -456,18 +451,17 @@ fn roles_can_do_what_the_page_shows() {
 /// The statements of hints work, whatever search_path is.
 #[test]
 fn hints_can_be_followed() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
+    let server = installed(&[("fsync", "off")]);
     run(
         &mut server.connect(),
         "CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA insta5 TO writer;
          GRANT USAGE, UPDATE ON SEQUENCE insta5.table_id_seq TO writer",
     );
     let call = "SELECT advance_shard(5, make_id('2015-01-01+00', 5, 0))";
-    let (_, message, hint) = error_of(&mut connect_as(&server, "writer"), call);
+    let (_, message, hint) = error_of(&mut server.connect_as("writer"), call);
     assert!(message.starts_with("must be owner of schema ids\n"), "{message}");
     assert_eq!(hint, "Use SET ROLE installer.");
-    let mut installer = connect_as(&server, "installer");
+    let mut installer = server.connect_as("installer");
     run(&mut installer, "SET search_path = public");
     let (_, _, hint) = error_of(&mut installer, "SELECT ids.next_id(99)");
     run(&mut installer, hint.strip_prefix("Create the shard with ").unwrap().trim_end_matches('.'));
@@ -480,7 +474,7 @@ fn hints_can_be_followed() {
     );
     let reason = "SELECT reason FROM ids.id_shards WHERE shard = 5";
     let replaced = "insta5.next_id() does not generate the shard's ids";
-    assert_eq!(one::<String>(&mut connect_as(&server, "writer"), reason), replaced);
+    assert_eq!(one::<String>(&mut server.connect_as("writer"), reason), replaced);
     let again = "SELECT ids.create_shard(5, if_not_exists => true)";
     let (_, _, hint) = error_of(&mut installer, again);
     run(
@@ -489,16 +483,16 @@ fn hints_can_be_followed() {
     );
     assert_eq!(one::<Option<String>>(&mut installer, reason), None);
     run(&mut installer, again);
-    run(&mut connect_as(&server, "writer"), "SELECT insta5.next_id()");
+    run(&mut server.connect_as("writer"), "SELECT insta5.next_id()");
     // A function with the rights of its callers, as that of a shard from the library.
     run(&mut installer, "ALTER FUNCTION insta5.next_id() SECURITY INVOKER");
     let invoker = "insta5.next_id() does not run with the rights of its owner";
     assert_eq!(one::<String>(&mut installer, reason), invoker);
     let call = "SELECT insta5.next_id()";
-    let (_, _, hint) = error_of(&mut connect_as(&server, "writer"), call);
+    let (_, _, hint) = error_of(&mut server.connect_as("writer"), call);
     assert!(hint.contains(" call claim_shard() "), "{hint}");
     run(&mut installer, "SELECT ids.claim_shard(5)");
-    run(&mut connect_as(&server, "writer"), call);
+    run(&mut server.connect_as("writer"), call);
     run(
         &mut installer,
         "CREATE OR REPLACE FUNCTION insta5.epoch() RETURNS timestamptz LANGUAGE sql IMMUTABLE RETURN now();
@@ -512,15 +506,14 @@ fn hints_can_be_followed() {
 /// that reads nothing does not keep a mutex, whichever message does not fit into its socket.
 #[test]
 fn clients_that_do_not_read_hold_no_mutex() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
+    let server = installed(&[("fsync", "off")]);
     run(&mut server.connect(), "CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA insta5 TO writer");
     let call = "SELECT insta5.next_id()";
-    let mut other = connect_as(&server, "writer");
+    let mut other = server.connect_as("writer");
     // Also reads all pages that the sessions below need. From PostgreSQL 18 on, others wait for a
     // read during which a message is sent.
     let debug = "SET client_min_messages = debug5";
-    run(&mut connect_as(&server, "writer"), &format!("{debug}; {call}"));
+    run(&mut server.connect_as("writer"), &format!("{debug}; {call}"));
     run(&mut other, &format!("SET statement_timeout = '10s'; {call}"));
     for settings in [debug, "SET exit_on_error = on"] {
         let during = |_: &Unread| run(&mut other, call);
@@ -534,10 +527,9 @@ fn clients_that_do_not_read_hold_no_mutex() {
 /// mutex would wait, too. The log shows each worker.
 #[test]
 fn settings_of_a_caller_start_no_worker() {
-    let server = Server::start(&[("fsync", "off"), ("log_min_messages", "debug1")]);
-    install(&server);
+    let server = installed(&[("fsync", "off"), ("log_min_messages", "debug1")]);
     run(&mut server.connect(), "CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA insta5 TO writer");
-    let mut writer = connect_as(&server, "writer");
+    let mut writer = server.connect_as("writer");
     let force = if major() < 16 { "force_parallel_mode" } else { "debug_parallel_query" };
     let settings = format!(
         "SET {force} = on; SET max_parallel_workers_per_gather = 2; SET client_min_messages = log"
@@ -567,8 +559,8 @@ fn default_privileges_do_not_open_the_mutexes() {
     );
     let file = std::fs::read_to_string(of_project(FILE)).unwrap();
     for _ in 0..2 {
-        run(&mut connect_as(&server, "installer"), &file);
-        let mut app = connect_as(&server, "app");
+        run(&mut server.connect_as("installer"), &file);
+        let mut app = server.connect_as("app");
         for mutex in ["_mutex_0", "_mutex_15", "_create_shard"] {
             assert_eq!(
                 error_of(&mut app, &format!("BEGIN; LOCK TABLE ids_mutexes.{mutex}")).0,
@@ -588,9 +580,9 @@ fn default_privileges_do_not_open_the_mutexes() {
         );
     }
     // A grant on the sequence would not help, and permits nextval, which repeats ids.
-    run(&mut connect_as(&server, "installer"), "SELECT ids.create_shard(5)");
-    run(&mut connect_as(&server, "installer"), "GRANT USAGE ON SCHEMA insta5, ids TO app");
-    let mut app = connect_as(&server, "app");
+    run(&mut server.connect_as("installer"), "SELECT ids.create_shard(5)");
+    run(&mut server.connect_as("installer"), "GRANT USAGE ON SCHEMA insta5, ids TO app");
+    let mut app = server.connect_as("app");
     let refused = error_of(&mut app, "SELECT ids.next_id(5, 'insta5.table_id_seq')");
     let message = "role app cannot generate ids from sequence insta5.table_id_seq";
     assert!(refused.0 == "42501" && refused.1.starts_with(message), "{refused:?}");
@@ -600,12 +592,11 @@ fn default_privileges_do_not_open_the_mutexes() {
 /// of its shards, change nothing.
 #[test]
 fn hostile_objects_are_not_used() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
-    let mut client = connect_as(&server, "installer");
+    let server = installed(&[("fsync", "off")]);
+    let mut client = server.connect_as("installer");
     install_traps(&server, "SELECT lay_traps('trap', true)");
     run(
-        &mut connect_as(&server, "mallory"),
+        &mut server.connect_as("mallory"),
         "CREATE SCHEMA insta7; CREATE SEQUENCE insta7.table_id_seq;
          CREATE FUNCTION insta7.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
             BEGIN ATOMIC SELECT 'insta7.table_id_seq'::regclass, '2011-08-24 21:07:01.721+00'::timestamptz, ''::text; END",
@@ -681,18 +672,17 @@ fn names_and_settings_change_nothing() {
 /// and one of before a DROP FUNCTION does not give the next function of that name to its caller.
 #[test]
 fn old_snapshots_show_no_other_shards() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
+    let server = installed(&[("fsync", "off")]);
     run(&mut server.connect(), "CREATE ROLE mallory LOGIN");
-    let mut client = connect_as(&server, "installer");
+    let mut client = server.connect_as("installer");
     run(&mut client, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT next_id(5)");
-    let mut installer = connect_as(&server, "installer");
+    let mut installer = server.connect_as("installer");
     run(
         &mut installer,
         "SELECT create_shard(77); DROP FUNCTION insta5.next_id(); GRANT CREATE ON SCHEMA insta5 TO mallory",
     );
     run(
-        &mut connect_as(&server, "mallory"),
+        &mut server.connect_as("mallory"),
         "CREATE FUNCTION insta5.next_id() RETURNS bigint LANGUAGE plpgsql AS
             $$ BEGIN RAISE 'runs as %', current_user USING ERRCODE = 'XX001'; END $$",
     );
@@ -715,10 +705,9 @@ fn old_snapshots_show_no_other_shards() {
 /// shard's own were dropped. To show a body waits for the locks on its tables.
 #[test]
 fn functions_of_others_are_not_those_of_a_shard() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
+    let server = installed(&[("fsync", "off")]);
     run(&mut server.connect(), "CREATE ROLE mallory LOGIN");
-    let mut installer = connect_as(&server, "installer");
+    let mut installer = server.connect_as("installer");
     run(
         &mut installer,
         "DROP FUNCTION insta5.next_id(); GRANT USAGE, CREATE ON SCHEMA insta5 TO mallory; CREATE SCHEMA shared;
@@ -727,7 +716,7 @@ fn functions_of_others_are_not_those_of_a_shard() {
     let (code, message, _) = error_of(&mut installer, "SELECT next_id(5)");
     assert_eq!(code, "55000");
     assert!(message.ends_with("It does not exist."), "{message}");
-    let mut mallory = connect_as(&server, "mallory");
+    let mut mallory = server.connect_as("mallory");
     run(
         &mut mallory,
         "CREATE FUNCTION insta5.next_id() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'runs as %', current_user; END $$;
@@ -741,7 +730,7 @@ fn functions_of_others_are_not_those_of_a_shard() {
     ] {
         assert_eq!(error_of(&mut installer, statement).0, code, "{statement}");
     }
-    assert_eq!(error_of(&mut connect_as(&server, "mallory"), "SELECT next_ids(5, 2)").0, "55000");
+    assert_eq!(error_of(&mut server.connect_as("mallory"), "SELECT next_ids(5, 2)").0, "55000");
     run(
         &mut installer,
         "DROP FUNCTION insta5.next_id(); SELECT create_shard(5, if_not_exists => true); SELECT next_id(5)",
@@ -752,10 +741,9 @@ fn functions_of_others_are_not_those_of_a_shard() {
 /// not run in the calls that have the rights of the installer. Each role may create them.
 #[test]
 fn temporary_objects_of_a_writer_are_not_used() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
+    let server = installed(&[("fsync", "off")]);
     run(&mut server.connect(), "CREATE ROLE writer LOGIN; GRANT USAGE ON SCHEMA insta5 TO writer");
-    let mut writer = connect_as(&server, "writer");
+    let mut writer = server.connect_as("writer");
     run(
         &mut writer,
         "CREATE FUNCTION pg_temp.trap() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
@@ -788,9 +776,8 @@ fn copy_shard(server: &Server, from: &str, to: &str, role: &str) {
 #[test]
 #[expect(clippy::too_many_lines, reason = "the commands of a page")]
 fn shards_go_to_the_library_and_back_by_dump() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
-    let mut portable = connect_as(&server, "installer");
+    let server = installed(&[("fsync", "off")]);
+    let mut portable = server.connect_as("installer");
     run(
         &mut portable,
         "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), title text);
@@ -871,8 +858,7 @@ fn shards_go_to_the_library_and_back_by_dump() {
 /// remain as they are.
 #[test]
 fn a_later_version_replaces_the_functions_under_load() {
-    let server = Server::start(&[("fsync", "off")]);
-    install(&server);
+    let server = installed(&[("fsync", "off")]);
     let file = std::fs::read_to_string(of_project(FILE)).unwrap();
     let later = file.replace("1.0.0-portable", "1.1.0-portable").replacen(
         "now_ms := ids._arrive(shard, seq, epoch);",
@@ -889,7 +875,7 @@ fn a_later_version_replaces_the_functions_under_load() {
         WHERE pronamespace = ANY (ARRAY['ids', 'insta5']::regnamespace[]) AND proname <> '_arrive_as_in_1_1'";
     let before: String = one(&mut client, oids);
     let mut journal = Journal::new("portable, upgrade under load", Clock::IN_STEP);
-    let mut installer = connect_as(&server, "installer");
+    let mut installer = server.connect_as("installer");
     let (sessions, ()) = under_load(
         || server.try_connect(),
         4,
@@ -919,7 +905,7 @@ fn copies_are_recognized_without_the_system_identifier() {
     run(&mut server.connect(), forbid);
     install(&server);
     let can_generate = "SELECT can_generate FROM ids.id_shards";
-    let mut installer = connect_as(&server, "installer");
+    let mut installer = server.connect_as("installer");
     assert!(one::<bool>(&mut installer, can_generate));
     run(&mut installer, &std::fs::read_to_string(of_project(FILE)).unwrap());
     assert!(one::<bool>(&mut installer, can_generate), "after an upgrade");

@@ -17,9 +17,7 @@ struct Pair {
 
 /// A server with these statements, which can publish and subscribe.
 fn logical(setup: impl FnOnce(&mut Client)) -> Server {
-    let settings =
-        [("fsync", "off"), ("wal_level", "logical"), ("wal_retrieve_retry_interval", "50ms")];
-    let server = Server::start(&settings);
+    let server = Server::start(&LOGICAL);
     setup(&mut server.connect());
     server
 }

@@ -16,15 +16,6 @@ use std::time::Duration;
 const SESSIONS: usize = 4;
 const ROWS: &str = "SELECT id FROM insta5.photos ORDER BY id";
 
-/// A server with the settings to publish and subscribe.
-fn logical() -> Server {
-    Server::start(&[
-        ("fsync", "off"),
-        ("wal_level", "logical"),
-        ("wal_retrieve_retry_interval", "50ms"),
-    ])
-}
-
 /// Creates shard 5 with a table.
 fn settle(server: &Server, is_ahead: bool) {
     let mut client = server.connect();
@@ -80,7 +71,7 @@ pub fn catch_up(publisher: &Server, subscriber: &Server, name: &str) {
 /// Moves the writers to a subscriber: they stop, it catches up, its shard is advanced to the last
 /// id, and they continue there.
 fn switch_over(scenario: &str, is_ahead: bool) -> Journal {
-    let (publisher, subscriber) = (logical(), logical());
+    let (publisher, subscriber) = (Server::start(&LOGICAL), Server::start(&LOGICAL));
     settle(&publisher, is_ahead);
     settle(&subscriber, false);
     // Some of the rows are copied initially, the others are streamed.

@@ -1,6 +1,5 @@
 //! Concurrent sessions. `tests/isolation` tests when a session sees the changes of another one.
 
-use crate::portable::connect_as;
 use instagram_id_live::*;
 use postgres::Client;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -236,7 +235,7 @@ fn shard_is_found_while_it_gets_another_owner() {
     std::thread::scope(|scope| {
         let stop_at_end = StopAtEnd(&stop);
         let calls = [0, 1].map(|_| {
-            let (mut app, stop) = (connect_as(&server, "app"), &stop);
+            let (mut app, stop) = (server.connect_as("app"), &stop);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     run(&mut app, "SELECT next_id(5)");
@@ -267,7 +266,7 @@ fn definitions_of_others_do_not_delay_a_call() {
         "CREATE ROLE mallory LOGIN; GRANT CREATE ON DATABASE postgres TO mallory;
          SET statement_timeout = '10s'",
     );
-    let mallory = || connect_as(&server, "mallory");
+    let mallory = || server.connect_as("mallory");
     let create = "CREATE FUNCTION m%s.shard_5(OUT sequence regclass, OUT epoch timestamptz, OUT home text) LANGUAGE sql
          BEGIN ATOMIC SELECT ''m.s''::regclass, ''2020-01-01''::timestamptz, ''x''::text; END";
     run(&mut mallory(), "CREATE SCHEMA m CREATE SEQUENCE s");
@@ -318,7 +317,7 @@ fn sequences_with_new_files_do_not_make_the_view_fail() {
         "CREATE EXTENSION instagram_id; CREATE ROLE mallory LOGIN; CREATE ROLE watcher LOGIN;
          GRANT pg_monitor TO watcher; CREATE SCHEMA m AUTHORIZATION mallory",
     );
-    let mut mallory = connect_as(&server, "mallory");
+    let mut mallory = server.connect_as("mallory");
     run(
         &mut mallory,
         "SELECT create_shard(0, 'm', if_not_exists => true);
@@ -338,7 +337,7 @@ fn sequences_with_new_files_do_not_make_the_view_fail() {
             }
         });
         for server in [&server, &standby] {
-            let mut watcher = connect_as(server, "watcher");
+            let mut watcher = server.connect_as("watcher");
             for _ in 0..10 {
                 let read = "SELECT count(*) FROM id_shards WHERE coalesce(reason, '') <> coalesce(last_id, 0)::text";
                 assert_eq!(one::<i64>(&mut watcher, read), 501);
@@ -380,9 +379,9 @@ fn defaults_of_others_do_not_delay_a_lookup() {
         "CREATE SEQUENCE insta5.beside; CREATE ROLE app LOGIN; CREATE ROLE mallory LOGIN;
          GRANT USAGE ON SCHEMA insta5 TO app; GRANT USAGE ON SEQUENCE insta5.beside TO app",
     );
-    let mut mallory = connect_as(&server, "mallory");
+    let mut mallory = server.connect_as("mallory");
     name_in_defaults(&mut mallory, &mut client, "'insta5'::regnamespace", 16);
-    let mut app = connect_as(&server, "app");
+    let mut app = server.connect_as("app");
     let read = |client: &mut Client| {
         run(client, "SELECT pg_stat_force_next_flush()");
         let index = "'pg_depend_reference_index'";

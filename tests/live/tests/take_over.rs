@@ -1,6 +1,6 @@
 //! The library takes the place of the portable edition: under load, and with a hostile installer.
 
-use crate::portable::{FILE, connect_as, install, with_old_strings, work};
+use crate::portable::{FILE, install, with_old_strings, work};
 use instagram_id_live::*;
 use postgres::Client;
 use std::thread;
@@ -58,7 +58,7 @@ fn server_with_both(settings: &[(&str, &str)]) -> Server {
     );
     install(&server);
     run(
-        &mut connect_as(&server, "installer"),
+        &mut server.connect_as("installer"),
         "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint)",
     );
     run(
@@ -160,7 +160,7 @@ fn library_takes_over_while_sessions_generate_ids() {
     let mut library = server.connect_to("library");
     assert_eq!(catalog(&mut client), catalog(&mut library));
     // Also the shard, by the statement of the page.
-    run(&mut connect_as(&server, "installer"), "ALTER FUNCTION insta5.next_id() SECURITY INVOKER");
+    run(&mut server.connect_as("installer"), "ALTER FUNCTION insta5.next_id() SECURITY INVOKER");
     let home = "SELECT home FROM insta5.shard_5()";
     let (own, other): (String, String) = (one(&mut client, home), one(&mut library, home));
     let expected: Vec<_> =
@@ -185,7 +185,7 @@ fn statements_continue_across_the_take_over() {
     let server = server_with_both(&[("fsync", "off")]);
     // A call is nearly always between its beginning and its look-up.
     run(
-        &mut connect_as(&server, "installer"),
+        &mut server.connect_as("installer"),
         "DO $do$ DECLARE body text := pg_get_functiondef('ids._next_id_of_shard'::regproc);
             slow text := replace(body, 'BEGIN', 'BEGIN PERFORM pg_sleep(0.03);');
          BEGIN ASSERT slow <> body; EXECUTE slow; END $do$",
@@ -209,7 +209,7 @@ fn statements_continue_across_the_take_over() {
     );
     let mut client = server.connect();
     let session = |role: &str, statement: &str| -> Result<Vec<i64>, String> {
-        let mut client = connect_as(&server, role);
+        let mut client = server.connect_as(role);
         run(&mut client, "SET instagram_id.shard = 5");
         match client.query(statement, &[]) {
             Ok(rows) => Ok(rows.iter().map(|row| row.get(0)).collect()),
@@ -248,7 +248,7 @@ fn statements_continue_across_the_take_over() {
 #[test]
 fn views_that_call_next_ids_are_created_again() {
     let server = server_with_both(&[("fsync", "off")]);
-    let mut installer = connect_as(&server, "installer");
+    let mut installer = server.connect_as("installer");
     let create = "CREATE OR REPLACE VIEW app.ids AS SELECT next_ids(5, 2) AS id";
     let mut ids = vec![];
     let mut generate = |client: &mut Client| ids.extend(column(client, "SELECT id FROM app.ids"));
@@ -274,7 +274,7 @@ fn take_over_waits_for_running_calls() {
     // Inside the mutex, between the read and setval(), this one waits. Before that the clock has
     // not been read.
     run(
-        &mut connect_as(&server, "installer"),
+        &mut server.connect_as("installer"),
         "CREATE OR REPLACE FUNCTION ids._next(last bigint, now_ms bigint) RETURNS bigint LANGUAGE plpgsql AS $$
          BEGIN IF now_ms IS NOT NULL THEN PERFORM pg_sleep(2); END IF; RETURN last + 1; END $$",
     );
@@ -350,7 +350,7 @@ fn update_while_transactions_end(server: &Server, updating: &mut Client) {
 #[expect(clippy::too_many_lines, reason = "a list of objects")]
 fn installer_can_replace_nothing_after_the_take_over() {
     let server = server_with_both(&[("fsync", "off"), ("max_prepared_transactions", "2")]);
-    let mut installer = connect_as(&server, "installer");
+    let mut installer = server.connect_as("installer");
     let mut client = server.connect();
     run(
         &mut client,
@@ -373,22 +373,22 @@ fn installer_can_replace_nothing_after_the_take_over() {
         ),
     );
     run(
-        &mut connect_as(&server, "friend"),
+        &mut server.connect_as("friend"),
         "GRANT ALL ON FUNCTION ids.create_shard TO writer; GRANT CREATE ON SCHEMA ids TO PUBLIC;
          CREATE OPERATOR ids.= (FUNCTION = int4ne, LEFTARG = integer, RIGHTARG = integer)",
     );
     // Objects that are not the portable edition's are in the way, also for the script itself.
     let refused = error_of(&mut client, TAKE_OVER);
     assert_eq!((&refused.0[..], refused.1.contains("operator")), ("55000", true), "{refused:?}");
-    run(&mut connect_as(&server, "friend"), "DROP OPERATOR ids.= (integer, integer)");
+    run(&mut server.connect_as("friend"), "DROP OPERATOR ids.= (integer, integer)");
     // Objects that other sessions are about to create: a change of an existing function fails, and
     // a new function prevents the second statement.
-    let mut replacing = connect_as(&server, "installer");
+    let mut replacing = server.connect_as("installer");
     run(&mut replacing, &format!("BEGIN; {}", REPLACEMENTS[0]));
     run(&mut client, "SET lock_timeout = '200ms'");
     assert_eq!(error_of(&mut client, TAKE_OVER).0, "55P03");
     run(&mut replacing, "ROLLBACK");
-    let mut creating = connect_as(&server, "installer");
+    let mut creating = server.connect_as("installer");
     run(
         &mut client,
         "UPDATE pg_extension SET extowner = 'installer'::regrole WHERE extname = 'plpgsql'",
@@ -406,7 +406,7 @@ fn installer_can_replace_nothing_after_the_take_over() {
     // ends. The session that updates has looked at the list of sessions before that one began.
     let mut updating = server.connect();
     run(&mut updating, "BEGIN; SELECT FROM pg_stat_activity");
-    let mut idle = connect_as(&server, "installer");
+    let mut idle = server.connect_as("installer");
     run(&mut idle, "BEGIN; SELECT 'idle'");
     run(&mut client, TAKE_OVER);
     let refused = error_of(&mut updating, UPDATE);
@@ -433,7 +433,7 @@ function ids.id_time(text), function ids._member(), function ids._procedure().";
     for statement in REPLACEMENTS {
         for role in ["installer", "friend"] {
             assert_eq!(
-                error_of(&mut connect_as(&server, role), statement).0,
+                error_of(&mut server.connect_as(role), statement).0,
                 "42501",
                 "{role}: {statement}"
             );
@@ -474,11 +474,11 @@ fn names_do_not_change_while_an_installation_waits() {
     run(&mut plain(), "CREATE SCHEMA evil");
     let cases = [
         (
-            connect_as(&server, "installer"),
+            server.connect_as("installer"),
             "LOCK TABLE ids.id_shards IN ACCESS SHARE MODE",
-            connect_as(&server, "installer"),
+            server.connect_as("installer"),
             TAKE_OVER,
-            connect_as(&server, "installer"),
+            server.connect_as("installer"),
             [
                 "ALTER FUNCTION ids.instagram_id_version() RENAME TO other",
                 "ALTER SCHEMA ids RENAME TO other",
@@ -523,10 +523,10 @@ fn check_refusals_of_the_file(server: &Server) {
     let file = std::fs::read_to_string(of_project(FILE)).unwrap();
     let before: i64 = one(&mut client, "SELECT insta5.next_id()");
     let revoke = "REVOKE ALL ON id_shards FROM PUBLIC; REVOKE ALL ON FUNCTION id_seq FROM PUBLIC";
-    run(&mut connect_as(server, "installer"), &format!("{revoke}; {file}"));
+    run(&mut server.connect_as("installer"), &format!("{revoke}; {file}"));
     assert!(one::<i64>(&mut client, "SELECT insta5.next_id()") > before);
     // Another role cannot run the file where it is installed, and gets no privilege by an upgrade.
-    let mut mallory = connect_as(server, "mallory");
+    let mut mallory = server.connect_as("mallory");
     assert_eq!(error_of(&mut mallory, &file).0, "42P06");
     run(&mut mallory, "ROLLBACK");
     for statement in ["SELECT * FROM id_shards", "SELECT id_seq(5)"] {
@@ -603,7 +603,7 @@ fn take_over_is_refused_where_it_would_be_wrong() {
         ),
     ];
     for (statement, role, state, message) in refusals {
-        let refused = error_of(&mut connect_as(&server, role), statement);
+        let refused = error_of(&mut server.connect_as(role), statement);
         assert_eq!(
             (&refused.0[..], refused.1.starts_with(message)),
             (state, true),
@@ -623,7 +623,7 @@ fn take_over_is_refused_where_it_would_be_wrong() {
     check_installations_at_the_same_time(&server);
 
     // The installer can: the functions belong to a superuser, the schema stays his.
-    let mut installer = connect_as(&server, "installer");
+    let mut installer = server.connect_as("installer");
     run(&mut installer, TAKE_OVER);
     check_refusal_of_an_old_snapshot(&mut installer, UPDATE);
     run(&mut client, "BEGIN; SELECT pg_advisory_xact_lock(1314220021721)");
@@ -634,7 +634,7 @@ fn take_over_is_refused_where_it_would_be_wrong() {
     assert_eq!(error_of(&mut installer, REPLACEMENTS[0]).0, "42501");
     assert_eq!(catalog(&mut client), catalog(&mut server.connect_to("library")));
     let file = std::fs::read_to_string(of_project(FILE)).unwrap();
-    assert_eq!(error_of(&mut connect_as(&server, "installer"), &file).0, "55000");
+    assert_eq!(error_of(&mut server.connect_as("installer"), &file).0, "55000");
     run(&mut installer, "SELECT insta5.next_id(); SELECT create_shard(6)");
 }
 
@@ -728,7 +728,7 @@ fn locks_by_oids_do_not_keep_calls_waiting() {
     run(&mut client, "CREATE ROLE mallory LOGIN; SET statement_timeout = '20s'");
     let mut holders = ["_queue_9", "_mutex_9", "_mutex_3", "_create_shard"].map(|mutex| {
         let oid: u32 = one(&mut client, &format!("SELECT 'ids_mutexes.{mutex}'::regclass::oid"));
-        let mut holder = connect_as(&server, "mallory");
+        let mut holder = server.connect_as("mallory");
         run(&mut holder, "BEGIN; SAVEPOINT before");
         assert_eq!(error_of(&mut holder, &format!("SELECT nextval({oid}::regclass)")).0, "42809");
         run(&mut holder, "ROLLBACK TO before");
@@ -755,7 +755,7 @@ fn schema_of_another_role_is_not_that_of_the_mutexes() {
     let server = Server::start(&[("fsync", "off")]);
     let roles = "CREATE ROLE vic LOGIN; CREATE ROLE evil LOGIN; GRANT CREATE ON DATABASE postgres TO vic, evil";
     run(&mut server.connect(), roles);
-    let [mut vic, mut evil] = ["vic", "evil"].map(|role| connect_as(&server, role));
+    let [mut vic, mut evil] = ["vic", "evil"].map(|role| server.connect_as(role));
     let data = "CREATE SCHEMA ids_mutexes CREATE VIEW _mutex_0 AS SELECT 'data' AS d CREATE VIEW _queue_7 AS SELECT";
     run(&mut vic, data);
     let file = std::fs::read_to_string(of_project(FILE)).unwrap();

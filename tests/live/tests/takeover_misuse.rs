@@ -3,7 +3,6 @@
 //! stay unique and in order, or the next one is refused.
 
 use instagram_id_live::*;
-use postgres::NoTls;
 
 /// The statement that a dump contains for a sequence.
 const RESTORE: &str =
@@ -132,7 +131,7 @@ fn usage_does_not_exhaust_a_sequence_with_another_owner() {
              SET ROLE keeper; SELECT create_shard(5); RESET ROLE; GRANT USAGE, CREATE ON SCHEMA insta5 TO other;
              ALTER SEQUENCE insta5.table_id_seq OWNER TO other");
     run(&mut owner, APP);
-    let mut app = server.config("postgres").user("app").connect(NoTls).unwrap();
+    let mut app = server.connect_as("app");
     one::<i64>(&mut app, NEXT_ID);
     let jump =
         "SELECT next_id(5, 'insta5.table_id_seq', clock_timestamp() - interval '1099511627000 ms')";

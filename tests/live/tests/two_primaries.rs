@@ -18,12 +18,7 @@ struct Pair {
 impl Pair {
     fn start() -> Pair {
         let start = || {
-            let settings = [
-                ("fsync", "off"),
-                ("wal_level", "logical"),
-                ("wal_retrieve_retry_interval", "50ms"),
-            ];
-            let server = Server::start(&settings);
+            let server = Server::start(&LOGICAL);
             run(&mut server.connect(), "CREATE DATABASE app");
             server
         };
