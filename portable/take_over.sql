@@ -27,9 +27,11 @@ DECLARE
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     -- A lock by the OID needs no privilege.
+    PERFORM set_config('take_over.lock_timeout', current_setting('lock_timeout'), true);
     IF current_setting('lock_timeout')::interval NOT BETWEEN '1 ms' AND '2 s' THEN
         PERFORM set_config('lock_timeout', '2s', true);
     END IF;
+    PERFORM set_config('take_over.limit', current_setting('lock_timeout'), true);
     SELECT n.oid, nspname, nspowner, extowner INTO place
         FROM pg_extension JOIN pg_namespace AS n ON n.oid = extnamespace WHERE extname = 'instagram_id' FOR UPDATE OF n;
     -- Locked, too: the end of this script names it.
@@ -81,20 +83,23 @@ BEGIN
         locked := functions;
     END LOOP;
 
-    DROP VIEW IF EXISTS ids.id_shards;
-    -- Readers of the view wait from now on.
-    PERFORM set_config('take_over.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', '20ms', true);
     functions := array_remove(functions, to_regprocedure('ids.next_ids(integer, integer)')::oid);
     ALTER FUNCTION ids.next_ids(integer, integer) RENAME TO _next_ids;
     SELECT string_agg(pg_describe_object(classid, objid, 0), ', ' ORDER BY objid) INTO found
         FROM pg_depend LEFT JOIN pg_proc AS p ON classid = 'pg_proc'::regclass AND p.oid = objid
         WHERE refclassid = 'pg_namespace'::regclass AND refobjid = place.oid
             AND (pg_identify_object(classid, objid, 0)).schema = 'ids' -- others only name it
+            AND (classid, objid) <> ('pg_class'::regclass, COALESCE(to_regclass('ids.id_shards'), 0))
             AND (proowner = place.nspowner AND prokind = 'f' AND (p.oid = ANY (functions) OR starts_with(proname, '_'))) IS NOT TRUE;
     IF found IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = 'schema ids contains objects that are not of the portable edition',
             DETAIL = found || '.', HINT = 'Give functions of the portable edition to the owner of the schema. Drop others, or move them to another schema.';
     END IF;
+    -- Readers of the view wait from now on, and calls while the mutexes are dropped: no longer in all
+    -- than this script waits for one lock, however many roles hold some.
+    PERFORM set_config('take_over.began', extract(epoch FROM clock_timestamp())::text, true);
+    DROP VIEW IF EXISTS ids.id_shards;
+    PERFORM set_config('lock_timeout', '20ms', true);
     FOR item IN SELECT p.oid::regprocedure AS name, p.oid FROM unnest(functions) AS f JOIN pg_proc AS p ON p.oid = f ORDER BY 1 LOOP
         EXECUTE format('ALTER FUNCTION %s OWNER TO CURRENT_USER', item.name);
         FOR found IN SELECT DISTINCT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END
@@ -128,21 +133,21 @@ COMMENT ON FUNCTION _shard_next_id(integer, regclass, timestamptz) IS
 DO $$
 DECLARE
     path text := pg_catalog.current_setting('search_path');
-    began timestamptz := pg_catalog.clock_timestamp();
     found text;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-    -- The mutexes come last, because calls wait from now on: no longer than this script for a single
-    -- lock, however many roles hold some. A call that holds one ends first. A call that waits finds
-    -- none, and calls the library. In the order in which calls lock: each queue before its mutex.
+    -- The mutexes come last, because calls wait from now on. A call that holds one ends first. A
+    -- call that waits finds none, and calls the library. In the order in which calls lock: each queue
+    -- before its mutex.
     FOR found IN SELECT c.oid::regclass
         FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = relnamespace AND nspowner = relowner
         WHERE nspname = 'ids_mutexes' AND relkind = 'v' AND relname ~ '^_(queue_[0-9]+|mutex_[0-9]+|create_shard)$'
         ORDER BY relname DESC
     LOOP
-        PERFORM set_config('lock_timeout', greatest(1, 1000 * extract(epoch FROM
-            current_setting('take_over.lock_timeout')::interval - (clock_timestamp() - began)))::int::text, true);
+        PERFORM set_config('lock_timeout', greatest(1, 1000 * (extract(epoch FROM current_setting('take_over.limit')::interval)
+            - extract(epoch FROM clock_timestamp()) + current_setting('take_over.began')::numeric))::int::text, true);
         EXECUTE 'DROP VIEW ' || found;
     END LOOP;
+    PERFORM set_config('lock_timeout', current_setting('take_over.lock_timeout'), true);
     PERFORM set_config('search_path', path, true);
 END $$;

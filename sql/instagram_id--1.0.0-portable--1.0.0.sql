@@ -5,6 +5,7 @@
 DO $$
 DECLARE
     path text := pg_catalog.current_setting('search_path');
+    limit_before text := pg_catalog.current_setting('lock_timeout');
     sessions text[]; -- their virtual transaction ids
     gids text[];
     listed text;
@@ -80,5 +81,6 @@ BEGIN
     IF needless IS NOT NULL THEN
         EXECUTE needless;
     END IF;
+    PERFORM set_config('lock_timeout', limit_before, true);
     PERFORM set_config('search_path', path, true);
 END $$;

@@ -160,7 +160,7 @@ impl Map {
                     "server {server} has shards in the map, or old copies of shards: move or clean them first"
                 )
             }
-            removed => removed.context(|| "the map cannot be changed".into()).map(drop),
+            removed => in_map(removed, "the map cannot be changed").map(drop),
         }
     }
 
@@ -355,10 +355,9 @@ impl Map {
                 WHERE s.shard = $1::int AND m.shard = s.shard AND target = $2 AND server = source RETURNING s.shard)
             UPDATE shard_map.moves AS m SET switched = clock_timestamp() FROM placed
             WHERE m.shard = placed.shard RETURNING m.shard";
-        let rows = self
-            .connection
-            .query(statement, &[&shard.to_string(), target])
-            .context(|| "the map cannot be changed".into())?;
+        let parameters = [&*shard.to_string(), target];
+        let rows =
+            in_map(self.connection.query(statement, &parameters), "the map cannot be changed")?;
         // An earlier attempt may have changed the map, and its answer was lost.
         if rows.is_empty() {
             let MapEntry { home, moving, .. } = self.placement(shard)?;

@@ -598,7 +598,8 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
 fn own_objects(server: &Server, watcher: &Connection) -> Result<String> {
     let problem = || server.problem();
     watcher.run("SET statement_timeout = '5s'").context(problem)?;
-    let query = "WITH RECURSIVE {own} SELECT sum(hashtextextended(concat_ws(' ', class, object), 0))::text FROM own";
+    let query = "WITH RECURSIVE {own} SELECT sum(hashtextextended(concat_ws(' ', class, object), 0))::text FROM own \
+         WHERE class <> 'pg_default_acl'::regclass"; // which any role can change all the time
     let query = query.replace("{own}", include_str!("sql/own.sql"));
     watcher.query(&query, &[server.schema()]).context(problem)?.one().map_err(Error::from)
 }

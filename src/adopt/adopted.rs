@@ -35,11 +35,10 @@ impl Adopted {
     /// replaced. The owner of a function can name any relation in its body. So this is checked
     /// before the sequence is locked.
     pub fn sequence_to_lock(&self, definition: &Definition) -> Result<IdSequence, Error> {
-        let former = || IdSequence {
-            oid: self.former_sequence(definition).unwrap_or(definition.sequence.oid),
-            epoch: definition.sequence.epoch,
+        let sequence = match self.sequence {
+            Some(sequence) => sequence,
+            None => IdSequence { oid: self.former_sequence(definition)?, ..definition.sequence },
         };
-        let sequence = self.sequence.unwrap_or_else(former);
         let relation =
             catalog::relation(sequence.oid).ok_or(Error::SequenceMissing(sequence.oid))?;
         let name = names::relation(sequence.oid);
@@ -77,15 +76,20 @@ impl Adopted {
     /// Whether it generates ids from the shard's own sequence, or did so before it was replaced.
     pub fn is_on_own_sequence(&self, definition: &Definition) -> bool {
         let now = self.sequence.map(|sequence| sequence.oid);
-        now.or_else(|| self.former_sequence(definition)) == Some(definition.sequence.oid)
+        now.or_else(|| self.former_sequence(definition).ok()) == Some(definition.sequence.oid)
     }
 
-    /// The sequence that a function generated ids from before it was replaced, if its body still
-    /// tells that. A name without a schema is that of the shard's own sequence, or of one of the
-    /// function's owner in its schema: other roles can create sequences of this name.
-    fn former_sequence(&self, definition: &Definition) -> Option<Oid> {
-        let named = read_original(self.kept.as_ref().unwrap_or(&self.function)).ok()?.sequence?;
-        let beside = match plpgsql::name_parts(&named)?.as_slice() {
+    /// The sequence that a function generates ids from since a migration has replaced it, by its
+    /// body, or else by that of the kept original; that of the shard if both compute the name. A
+    /// name without a schema is that of the shard's own sequence, or of one of the function's owner
+    /// in its schema: other roles can create sequences of this name.
+    fn former_sequence(&self, definition: &Definition) -> Result<Oid, Error> {
+        let mut bodies = [Some(&self.function), self.kept.as_ref()].into_iter().flatten();
+        let found = bodies.find_map(|body| Some((body, read_original(body).ok()?.sequence?)));
+        let Some((function, named)) = found else {
+            return Ok(definition.sequence.oid);
+        };
+        let beside = match plpgsql::name_parts(&named).unwrap_or_default().as_slice() {
             [name] if *name == names::raw_relation(definition.sequence.oid) => {
                 Some(definition.sequence.oid)
             }
@@ -99,7 +103,13 @@ impl Adopted {
                     && catalog::has_rights_of(relation.owner, self.function.owner)
             })
         };
-        beside.filter(is_own).or_else(|| sequence_named(&named).filter(is_own))
+        beside.filter(is_own).or_else(|| sequence_named(&named).filter(is_own)).ok_or_else(|| {
+            Error::OriginalNamesAnother {
+                kept: names::function(function.oid),
+                named: shortened(&named),
+                sequence: names::relation(definition.sequence.oid),
+            }
+        })
     }
 }
 

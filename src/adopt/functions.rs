@@ -28,7 +28,7 @@ use crate::pg::roles;
 use crate::pg::spi;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::sequence::{IdSequence, read};
+use crate::sequence::IdSequence;
 use crate::shard::columns::{self, Callers, Column, Owners, WITH_DEFAULTS};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
@@ -221,6 +221,7 @@ fn sequences_to_lock(
         check_may_replace(&one.function)?;
         one.check_name_in_original()?;
         let sequence = one.sequence_to_lock(definition)?;
+        roles::check_may_set(sequence.oid)?;
         if one.kept.is_some() {
             roles::check_may_create_in(one.function.schema, one.function.owner)?;
         }
@@ -250,6 +251,7 @@ fn check_no_other_user(
     };
     let is_exempt =
         |function: &Function| ours.contains(&function.oid) || is_of_other_shard(function);
+    // A migration that has restored an original has decided.
     for sequence in adopted.iter().filter_map(|one| Some(one.sequence?.oid)) {
         if let Some(other) = other_user::find_dependent(sequence, is_exempt) {
             let (name, other) = (names::relation(sequence), other.to_string());
@@ -325,11 +327,7 @@ fn restore(adopted: &[Adopted], parts: &[Function], sequences: &[IdSequence]) ->
         }
     }
     for sequence in sequences {
-        // The original continues with the sequence field of the last id, and with small values, as
-        // a variable of type integer can hold.
-        let last = read::last_value(sequence.oid).unwrap_or(0) & i64::from(layout::SEQ_MAX);
-        let name = names::relation(sequence.oid);
-        spi::run(&format!("ALTER SEQUENCE {name} INCREMENT 1 RESTART {}", last + 1));
+        spi::run(&format!("ALTER SEQUENCE {} INCREMENT 1", names::relation(sequence.oid)));
     }
     Ok(())
 }

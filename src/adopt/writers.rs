@@ -289,10 +289,13 @@ pub fn lock_out_writers_if_available(
     Ok(locked)
 }
 
-/// Sorts columns that fill several functions, so that those of a table follow each other, as all of
-/// this file needs them.
+/// Sorts columns that several functions fill, so that those of a table follow each other, as all of
+/// this file needs them, and names each once.
 pub fn in_order_of_tables(mut columns: Vec<Column>) -> Vec<Column> {
-    columns.sort_by_key(|column| column.table.to_u32());
+    columns.sort_by(|one, next| {
+        one.table.to_u32().cmp(&next.table.to_u32()).then_with(|| one.name.cmp(&next.name))
+    });
+    columns.dedup();
     columns
 }
 

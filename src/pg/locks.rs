@@ -513,12 +513,20 @@ pub fn with_locks_beside<T>(relids: &[Oid], f: impl FnOnce() -> T) -> Option<T> 
 /// Releases the locks on a relation that this transaction has created, so that creating thousands
 /// of them does not overflow the lock table. Other sessions cannot see the relation before the
 /// commit, and the locks would end there anyway.
+///
+/// # Safety
+///
+/// This transaction has created the relation, and changes it no more.
 pub unsafe fn release_locks_on_new_relation(relid: Oid) {
     // SAFETY: promised by the caller.
     unsafe { release_locks(pg_sys::LockTagType::LOCKTAG_RELATION, [relid, Oid::INVALID]) }
 }
 
 /// The same for an object of another class, such as a schema.
+///
+/// # Safety
+///
+/// As for the relation.
 pub unsafe fn release_locks_on_new_object(class: Oid, object: Oid) {
     // SAFETY: promised by the caller.
     unsafe { release_locks(pg_sys::LockTagType::LOCKTAG_OBJECT, [class, object]) }

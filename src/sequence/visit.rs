@@ -1,6 +1,5 @@
-//! Visits to the page of a sequence: lock, check, act, flush. Each function is one visit, and
-//! returns a [`Refusal`] if it could not act. Its caller resolves the refusal if possible, and
-//! visits again.
+//! Visits to the page of a sequence: lock, check, act, flush. A function that could not act returns
+//! a [`Refusal`]. Its caller resolves the refusal if possible, and visits again.
 
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, InvalidationCount};

@@ -1,14 +1,16 @@
 -- Objects outside the schema that DROP SCHEMA ... CASCADE would drop as well.
 WITH RECURSIVE {own}
-SELECT string_agg(DISTINCT pg_describe_object(class, object, part), ', ') FROM (
+SELECT string_agg(DISTINCT coalesce('view ' || ev_class::regclass || ' of role ' || relowner::regrole, pg_describe_object(class, object, part)), ', ')
+FROM (
     SELECT classid, objid, objsubid FROM own JOIN pg_depend ON refclassid = class AND refobjid = object
-    WHERE deptype = 'n' AND (classid, objid) NOT IN (SELECT class, object FROM own)
-        AND classid NOT IN ('pg_publication_rel'::regclass, 'pg_publication_namespace'::regclass)
-    -- Partitions and statistics are parts of a table, in whichever schema they are.
+    WHERE deptype NOT IN ('e', 'x')
+        -- The entries of its own tables leave a publication with them.
+        AND NOT (classid = 'pg_publication_namespace'::regclass AND class = 'pg_namespace'::regclass)
+        AND NOT (classid = 'pg_publication_rel'::regclass AND EXISTS (
+            SELECT FROM pg_publication_rel AS r JOIN own AS o ON o.class = 'pg_class'::regclass AND o.object = prrelid WHERE r.oid = objid))
+    -- A multirange type is a part of its range type, in whichever schema that is.
     UNION
-    SELECT class, object, 0 FROM own JOIN pg_class ON class = 'pg_class'::regclass AND object = oid
-    WHERE relkind IN ('r', 'p', 'f') AND relnamespace <> quote_ident($1)::regnamespace
-    UNION
-    SELECT class, object, 0 FROM own JOIN pg_statistic_ext ON class = 'pg_statistic_ext'::regclass AND object = oid
-    WHERE stxnamespace <> quote_ident($1)::regnamespace
+    SELECT refclassid, refobjid, 0 FROM own JOIN pg_depend ON classid = class AND objid = object WHERE deptype = 'i'
 ) AS dependents (class, object, part)
+    LEFT JOIN (pg_rewrite AS w JOIN pg_class AS c ON c.oid = ev_class) ON class = 'pg_rewrite'::regclass AND w.oid = object AND rulename = '_RETURN'
+WHERE (class, object) NOT IN (SELECT class, object FROM own)

@@ -149,12 +149,16 @@ const USERS: &str = "
     CREATE TABLE words (word text COLLATE insta5.german); INSERT INTO words VALUES ('x') | column word of table public.words
     CREATE TABLE texts (t text); CREATE INDEX ON texts USING gin (to_tsvector('insta5.words', t)) | index public.texts_to_tsvector_idx
     CREATE TABLE child () INHERITS (insta5.photos) | default value for column id of table public.child, table public.child
-    CREATE TABLE part PARTITION OF insta5.parts DEFAULT | table public.part
+    CREATE TABLE part PARTITION OF insta5.parts DEFAULT | table public.part, constraint part_pkey on table public.part, index public.part_pkey
     CREATE TABLE other (n bigint DEFAULT nextval('insta5.table_id_seq')) | default value for column n of table public.other
     CREATE TABLE feelings (mood insta5.mood) | column mood of table public.feelings
-    CREATE VIEW photos AS SELECT * FROM insta5.photos | rule _RETURN on view public.photos
-    CREATE VIEW tables AS SELECT FROM pg_class WHERE relnamespace = 'insta5'::regnamespace | rule _RETURN on view public.tables
-    CREATE STATISTICS of_photos ON id, batch FROM insta5.photos | statistics object public.of_photos";
+    CREATE VIEW photos AS SELECT * FROM insta5.photos | view public.photos of role postgres
+    CREATE VIEW tables AS SELECT FROM pg_class WHERE relnamespace = 'insta5'::regnamespace | view public.tables of role postgres
+    CREATE STATISTICS of_photos ON id, batch FROM insta5.photos | statistics object public.of_photos
+    CREATE TYPE span AS RANGE (subtype = int4, multirange_type_name = insta5.spans); CREATE TABLE bookings (span span) | type public.span, function public.spans(), function public.spans(public.span), function public.spans(public.span[])
+    CREATE TABLE orders (id int); CREATE CONSTRAINT TRIGGER guard AFTER INSERT ON orders FROM insta5.photos DEFERRABLE FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger() | trigger guard on table public.orders
+    CREATE PUBLICATION other FOR TABLE orders WHERE (id <> 'insta5.photos'::regclass::int) | publication of table public.orders in publication other
+    CREATE OPERATOR CLASS oc FOR TYPE int4 USING hash FAMILY insta5.fam AS OPERATOR 1 =, FUNCTION 1 hashint4(int4) | operator class public.oc for access method hash";
 
 /// `clean` drops no rows that were written to the old copy after it was closed, and nothing outside
 /// the schema.
@@ -166,7 +170,7 @@ fn clean_drops_nothing_that_was_not_moved() {
     run(
         &mut a,
         "CREATE VIEW insta5.one AS SELECT 1; CREATE VIEW insta5.two AS SELECT 2; CREATE VIEW insta5.three AS SELECT 3;
-         CREATE COLLATION insta5.german FROM \"C\"; CREATE TEXT SEARCH CONFIGURATION insta5.words (COPY = simple);
+         CREATE OPERATOR FAMILY insta5.fam USING hash; CREATE COLLATION insta5.german FROM \"C\"; CREATE TEXT SEARCH CONFIGURATION insta5.words (COPY = simple);
          CREATE TYPE insta5.mood AS ENUM ('good'); CREATE TABLE insta5.parts (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
          INSERT INTO pg_extension SELECT 99999, 'pretended', 10, 'public'::regnamespace, true, '1', NULL, NULL;
          INSERT INTO pg_depend VALUES ('pg_extension'::regclass, 99999, 0, 'pg_namespace'::regclass, 'public'::regnamespace, 0, 'n');
@@ -221,7 +225,8 @@ fn users_of_the_old_copy_are_named(servers: &Servers) {
     );
     run(
         &mut a,
-        "DROP VIEW photos, tables; DROP STATISTICS of_photos; DROP TABLE words, texts, child, part, other, feelings",
+        "DROP VIEW photos, tables; DROP STATISTICS of_photos; DROP TABLE bookings, orders; DROP TYPE span; DROP PUBLICATION other;
+         DROP OPERATOR CLASS oc USING hash; DROP TABLE words, texts, child, part, other, feelings",
     );
 }
 

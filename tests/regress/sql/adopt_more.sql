@@ -612,13 +612,38 @@ SELECT reason FROM id_shards WHERE shard = 595;
 -- Opened by hand, as for another increment.
 ALTER SEQUENCE insta595.low_seq INCREMENT 1;
 SELECT reason FROM id_shards WHERE shard = 595;
--- The originals continue with the sequence field of the last id.
+-- The originals continue with the sequence field of the last id. The sequence keeps its value, which a later adoption follows.
 SELECT advance_shard(595, make_id(clock_timestamp() + '1 s', 595, 1022, '2020-01-01')) > 0 AS advanced;
 SELECT id_seq(insta595.low_id());
 SELECT unadopt_shard(595);
 SELECT id_seq(insta595.low_id()), id_seq(insta595.low_id());
-SELECT sequencename, last_value, increment_by FROM pg_sequences WHERE schemaname = 'insta595' AND sequencename = 'low_seq';
+SELECT sequencename, last_value > 1::bigint << 47 AS keeps_its_value, increment_by FROM pg_sequences WHERE schemaname = 'insta595' AND sequencename = 'low_seq';
+
+-- A migration has restored the original with another name of its sequence. That is opened again, and no other.
+SELECT create_shard(596, epoch => '2020-01-01 00:00:00+00');
+CALL original('insta596', '596', 'photo_id', 'insta596.photos_seq');
+SELECT function FROM adopt_shard(596, function => 'insta596.photo_id()');
+ALTER SEQUENCE insta596.photos_seq RENAME TO images_seq;
+SELECT * FROM raises('SELECT unadopt_shard(596)');
+CALL original('insta596', '596', 'photo_id', 'insta596.images_seq');
+SELECT unadopt_shard(596);
+SELECT sequencename, increment_by FROM pg_sequences WHERE schemaname = 'insta596' ORDER BY 1;
+SELECT id_shard(insta596.photo_id()), id_shard(next_id(596));
+-- A role without UPDATE on the sequence, whose value it could not read.
+SELECT function FROM adopt_shard(596, function => 'insta596.photo_id()');
+ALTER SCHEMA insta596 OWNER TO regress_id_owner;
+DO $$ DECLARE routine regprocedure; BEGIN
+    FOR routine IN SELECT oid FROM pg_proc WHERE pronamespace = 'insta596'::regnamespace LOOP
+        EXECUTE format('ALTER FUNCTION %s OWNER TO regress_id_owner', routine);
+    END LOOP;
+END $$;
+ALTER SEQUENCE insta596.table_id_seq OWNER TO regress_id_owner;
+ALTER SEQUENCE insta596.images_seq OWNER TO regress_id_owner;
+REVOKE ALL ON SEQUENCE insta596.images_seq FROM regress_id_owner;
+SET ROLE regress_id_owner;
+SELECT * FROM raises('SELECT unadopt_shard(596)');
+RESET ROLE;
 
 \set VERBOSITY terse
-DROP SCHEMA insta592, insta593, insta594, insta595, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
+DROP SCHEMA insta592, insta593, insta594, insta595, insta596, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
