@@ -334,6 +334,24 @@ CALL original('insta520', '520');
 SELECT unadopt_shard(520);
 SELECT 'insta520.a()'::regprocedure AS still_there;
 ROLLBACK;
+-- A function of another role with the name of the copy is not replaced.
+BEGIN;
+GRANT USAGE, CREATE ON SCHEMA insta520 TO regress_id_owner;
+CALL original('insta520', '520', 'photo_id', 'insta520.second');
+SET LOCAL ROLE regress_id_owner;
+CALL original('insta520', '520', 'original_photo_id', 'insta520.second');
+RESET ROLE;
+SELECT state, message FROM raises('SELECT adopt_shard(520, function => ''insta520.photo_id()'')');
+ROLLBACK;
+-- A second function that was adopted and now counts from another epoch is left as it is.
+BEGIN;
+CALL original('insta520', '520', 'second_id', 'insta520.second');
+SELECT function FROM adopt_shard(520, function => 'insta520.next_id()');
+SELECT function FROM adopt_shard(520, function => 'insta520.second_id()');
+CREATE OR REPLACE FUNCTION insta520.second_id() RETURNS bigint LANGUAGE sql RETURN public.shard_next_id(520, 'insta520.second', '2021-01-01 00:00+00');
+SELECT unadopt_shard(520);
+SELECT pg_get_functiondef('insta520.second_id()'::regprocedure) ~ '2021-01-01' AS left_as_it_is;
+ROLLBACK;
 -- The original of another shard or epoch, or on another sequence.
 BEGIN;
 CALL original('insta520', '520', epoch => '1577836800001');
@@ -644,6 +662,24 @@ SET ROLE regress_id_owner;
 SELECT * FROM raises('SELECT unadopt_shard(596)');
 RESET ROLE;
 
+-- unadopt_shard() does not lock a table that its caller may not lock, and leaves a function that its caller may not drop.
+CREATE SCHEMA insta597 AUTHORIZATION regress_id_owner;
+SET ROLE regress_id_owner;
+CALL original('insta597', '597');
+SELECT sequence FROM adopt_shard(597);
+CREATE TABLE insta597.photos (id bigint DEFAULT insta597.next_id());
+RESET ROLE;
+ALTER TABLE insta597.photos OWNER TO regress_id_app;
+ALTER FUNCTION insta597.id_time(bigint) OWNER TO CURRENT_USER;
+SET ROLE regress_id_owner;
+SELECT * FROM raises('SELECT unadopt_shard(597)');
+RESET ROLE;
+DROP TABLE insta597.photos;
+SET ROLE regress_id_owner;
+SELECT unadopt_shard(597);
+RESET ROLE;
+SELECT to_regprocedure('insta597.id_time(bigint)') AS left_there, to_regprocedure('insta597.epoch()') AS dropped;
+
 \set VERBOSITY terse
-DROP SCHEMA insta592, insta593, insta594, insta595, insta596, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
+DROP SCHEMA insta592, insta593, insta594, insta595, insta596, insta597, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;

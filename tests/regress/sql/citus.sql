@@ -498,6 +498,10 @@ SET ROLE regress_id_app;
 SELECT c.next_value > 0 AS above FROM _close_sequence('insta500.own', 0, 0) AS c;
 RESET ROLE;
 
+-- A closed copy on which nextval() was called is not at the end of its ids.
+SELECT (_close_sequence(sequence, 7, 1)).next_value > 0 AS closed, nextval(sequence) > 0 AS called FROM id_shards WHERE shard = 501;
+SELECT reason FROM id_shards WHERE shard = 501;
+
 DROP SCHEMA insta500, "Photos ""1""; 'x' \ --" CASCADE;
 DROP TABLE misused, by_node, before, made, elsewhere_500 CASCADE;
 DROP DOMAIN any_id;

@@ -156,6 +156,13 @@ WHERE action ~ '^(next_id\([56]|INSERT|node_next_id\(seq|nextval|setval|advance|
 SELECT attempt('regress_id_select', statement), action FROM (SELECT * FROM actions ORDER BY n) AS ordered WHERE action ~ '^(next_id\(5|nextval|see)';
 -- CREATE on the schema is not enough to define another shard with the sequence.
 SELECT attempt('regress_id_schema', $$CALL define('insta5', 6, 'insta5.table_id_seq', '2015-01-01 00:00:00+00'); SELECT next_id(6)$$);
+-- CREATE on the schema does not show the last id either.
+BEGIN;
+SET LOCAL ROLE regress_id_schema;
+CALL define('insta5', 6, 'insta5.table_id_seq');
+RESET ROLE;
+SELECT shard, last_id IS NOT NULL AS is_shown FROM id_shards WHERE shard IN (5, 6) ORDER BY shard;
+ROLLBACK;
 -- Nor is a schema of one's own: its owner does not decide about the sequence.
 GRANT CREATE ON DATABASE :"DBNAME" TO regress_id_usage;
 SELECT attempt('regress_id_usage', $$CREATE SCHEMA regress_id_own; CREATE FUNCTION regress_id_own.shard_6(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
@@ -173,7 +180,7 @@ SELECT role, statement, attempt(role, statement) FROM (VALUES
     (3, 'regress_id_bare', 'SELECT create_id_partitions(''insta5.events'', ahead => 9)')) AS v(n, role, statement) ORDER BY n;
 ALTER TABLE insta5.serials OWNER TO regress_id_table;
 INSERT INTO insta5.serials VALUES (id_floor(now()));
-SELECT attempt('regress_id_table', 'SELECT adopt_table(5, ''insta5.serials'')');
+SELECT attempt('regress_id_table', 'SELECT adopt_table(5, ''insta5.serials'')'), attempt('regress_id_table', 'SELECT adopt_table(5, ''insta5.serials'', dry_run => true)') AS dry_run;
 GRANT UPDATE ON SEQUENCE insta5.table_id_seq TO regress_id_table;
 SELECT attempt('regress_id_table', 'SELECT adopt_table(5, ''insta5.serials'')');
 -- The shard's owner can do all of that with tables of its own.

@@ -161,6 +161,8 @@ SELECT * FROM raises('SELECT take_over_shards(NULL)');
 SELECT (_close_sequence('insta544.table_id_seq', 7, 1)).next_value = 0 AS closed;
 SET ROLE regress_id_owner;
 SELECT * FROM take_over_shards() WHERE shard = 544;
+-- It does not learn that a sequence is open.
+SELECT * FROM take_over_shards() WHERE shard = 541;
 RESET ROLE;
 -- Nor does it lock what it can read as a monitor.
 GRANT pg_monitor TO regress_id_owner;
@@ -179,6 +181,12 @@ BEGIN READ ONLY;
 SELECT * FROM raises('SELECT take_over_shards()');
 ROLLBACK;
 DROP VIEW taken_over;
+-- UPDATE on the sequence is enough.
+SELECT (_close_sequence('insta544.table_id_seq', 7, 1)).next_value > 0 AS closed;
+GRANT UPDATE ON SEQUENCE insta544.table_id_seq TO regress_id_owner;
+SET ROLE regress_id_owner;
+SELECT * FROM take_over_shards() WHERE shard = 544;
+RESET ROLE;
 -- More sequences than a command to another node is about.
 SELECT count(create_shard(shard)) AS created FROM generate_series(600, 700) AS shard;
 SELECT count(*) AS closed FROM generate_series(600, 700) AS shard, _close_sequence(format('insta%s.table_id_seq', shard)::regclass, 7, 1);

@@ -111,6 +111,12 @@ REVOKE UPDATE ON SEQUENCE insta33.table_id_seq FROM regress_id_app;
 SET ROLE regress_id_app;
 SELECT state FROM raises('SELECT next_id(32, ''insta33.table_id_seq'', ''2019-01-01+00'')');
 RESET ROLE;
+-- A role without USAGE on the schema generates no ids, in a session in which another role has generated some, too.
+GRANT USAGE ON SEQUENCE insta32.table_id_seq TO "regress_id's ""app""";
+SELECT id_shard(next_id(32));
+SET ROLE "regress_id's ""app""";
+SELECT state FROM raises('SELECT next_id(32)');
+RESET ROLE;
 
 SET client_min_messages = warning;
 DROP SCHEMA insta31, insta32, insta33, regress_id_own CASCADE;

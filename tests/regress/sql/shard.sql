@@ -65,6 +65,19 @@ SELECT count(DISTINCT id), count(DISTINCT id_shard(id)) FROM (SELECT next_id(200
 SELECT create_shard(0), create_shard(8191);
 SELECT id_shard(next_id(0)), id_shard(next_id(8191)), id_shard(insta8191.next_id());
 
+-- An id_time() that decodes a constant, or runs with the rights of its owner, is not that of the shard.
+SELECT create_shard(300);
+CREATE OR REPLACE FUNCTION insta300.id_time(id bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE RETURN shard_id_time(5::bigint, '2011-08-24 21:07:01.721+00');
+SELECT state FROM raises('SELECT create_shard(300, if_not_exists => true)');
+CREATE OR REPLACE FUNCTION insta300.id_time(id bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE SECURITY DEFINER RETURN shard_id_time(id, '2011-08-24 21:07:01.721+00');
+SELECT state FROM raises('SELECT create_shard(300, if_not_exists => true)');
+-- A function shard_0300() defines nothing, and neither does one that returns a set.
+CREATE FUNCTION insta300.shard_0300(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
+    BEGIN ATOMIC SELECT 'insta300.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+CREATE FUNCTION insta300.shard_301(OUT sequence regclass, OUT epoch timestamptz, OUT home text) RETURNS SETOF record
+    BEGIN ATOMIC SELECT 'insta300.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
+SELECT shard, count(*) FROM id_shards WHERE shard IN (300, 301) GROUP BY shard;
+
 -- The extension is moved to another schema, whose name needs quotes: existing shards work, and new ones can be created.
 CREATE SCHEMA "it's ""odd""";
 ALTER EXTENSION instagram_id SET SCHEMA "it's ""odd""";
@@ -95,4 +108,4 @@ DROP SCHEMA insta0, insta5, insta8191 CASCADE;
 SET client_min_messages = warning;
 \set QUIET on
 \set ECHO none
-SELECT format('DROP SCHEMA insta%s CASCADE', n) FROM generate_series(200, 299) AS n \gexec
+SELECT format('DROP SCHEMA insta%s CASCADE', n) FROM generate_series(200, 300) AS n \gexec
