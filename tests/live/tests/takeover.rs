@@ -1590,6 +1590,13 @@ fn usage_closes_no_copy() {
         ids.push(next_id(&mut app));
     }
     cluster.nodes[3].launch();
+    // Nor does it open a sequence that serves no shard and was never used.
+    cluster.create(
+        "CREATE SCHEMA own; CREATE SEQUENCE own.ids;
+         GRANT USAGE ON SCHEMA own TO app; GRANT USAGE ON SEQUENCE own.ids TO app",
+    );
+    cluster.distribute("own", 0);
+    is_refused(&mut cluster.connect_as(0, "app"), "SELECT next_id(6, 'own.ids')", "42501");
     cluster.move_schema("insta5", 2);
     ids.push(next_id(&mut cluster.connect_as(2, "app")));
     cluster.move_schema("insta5", 1);
@@ -1616,6 +1623,9 @@ fn closed_copy_without_placement_stays_closed() {
         }
         assert!(!is_open(&cluster, node));
     }
+    // Nor does an open copy generate ids there, which has the range of its node.
+    run(&mut cluster.nodes[2].connect(), "DELETE FROM pg_catalog.pg_dist_object");
+    is_refused_on(&cluster, 2, NEXT_ID, "55000");
     let mut coordinator = cluster.nodes[0].connect();
     let last = *ids.last().unwrap();
     assert_eq!(one::<i64>(&mut coordinator, &format!("SELECT advance_shard(5, {last})")), last);
