@@ -9,8 +9,8 @@
 # make test-all       run every test on all supported PostgreSQL majors
 # make torture        run longer tests, also with assertions and under valgrind: hours
 # make goals          measure how near the extension comes to its goals: some minutes
-# make bench          compare it with other ways to generate ids, and write the figures into docs/inside/benchmarks.md: a quarter
-#                     of an hour; RIVALS=/path/to/checkouts names the commits of other extensions that the server has
+# make bench          compare it with other ways to generate ids, and write the figures into docs/inside/benchmarks.md: twenty
+#                     minutes; RIVALS=/path/to/checkouts names the commits of other extensions that the server has
 # make fuzz           fuzz the parts that do not depend on PostgreSQL, a minute each
 # make                build for the PostgreSQL that PG_CONFIG names
 # make install        install the build (needs write access to PostgreSQL's folders: sudo make install)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares the extension with other ways to generate ids in PostgreSQL, and writes the figures into
-# docs/inside/benchmarks.md and the plot beside it. Takes about a quarter of an hour, on a machine
+# docs/inside/benchmarks.md and the plot beside it. Takes about twenty minutes, on a machine
 # that is otherwise idle. It measures Debian's PostgreSQL 18, in the folder of
 # scripts/debian_folder.sh, because how a server was built decides what some ids cost.
 #

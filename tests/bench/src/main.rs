@@ -104,6 +104,7 @@ fn main() {
             .collect(),
         shards: shards::cost(&server, 2 * rounds),
         rows,
+        inserts: transactions::of_inserts(&server, 4 * rounds, &all),
         tables: tables::filled(&server, rounds, &all, rows),
         order: order::of(&settings, &all, &rivals),
         rivals: rivals::describe(&mut client),

@@ -155,12 +155,16 @@ fn others(results: &Results) -> Table {
         |maker: &Contestant| results.tables.contestants().any(|key| key == Key::Made(*maker));
     let makers: Vec<Contestant> = results.contestants().into_iter().filter(is_made).collect();
     let of_makers = |figures: Rounds<Key>| {
-        figures.only(makers.iter().map(|maker| Key::Made(*maker)), makers.clone())
+        let keys = makers.iter().map(|maker| Key::Made(*maker)).chain([Key::Bigserial]);
+        figures.only(keys, [&makers[..], &[Contestant::Nextval]].concat())
     };
     compare(key, 2, 1.0, &of_makers(results.of_tables(|filled| filled.point_read_us)));
     let insert = results.of_tables(|filled| filled.insert_seconds).relative_to(Key::Bigserial);
     let many = format!("INSERT of {} rows, relative to bigserial", thousands(results.rows as f64));
     compare(&many, 2, 1.0, &of_makers(insert));
+    let of_one_row = results.inserts.each(|cost| cost.cpu_us).relative_to(Key::Bigserial);
+    let of_one_row = of_makers(of_one_row);
+    compare("CPU time of an INSERT of one row, relative to bigserial", 2, 1.0, &of_one_row);
     table.note(&single_statements(results));
     table.note(
         "Medians. Rates of one id per transaction are not listed: they differ less from each other \
@@ -171,9 +175,11 @@ fn others(results: &Results) -> Table {
     table
 }
 
-/// How a large INSERT and the first id of a session compare, in a sentence each.
+/// How an INSERT of many rows, one of one row and the first id of a session compare, in a sentence
+/// each.
 fn single_statements(results: &Results) -> String {
     let insert = results.of_tables(|filled| filled.insert_seconds);
+    let of_one_row = results.inserts.each(|cost| cost.cpu_us);
     let [ours, identity] = [Key::Made(Contestant::ShardsNextId), Key::Identity];
     let first = |statement, shards| {
         results.first_ids.each(|cost| cost.ms).median(First { statement, shards })
@@ -182,10 +188,13 @@ fn single_statements(results: &Results) -> String {
     let [_, next_id, _, nextval, ..] = STATEMENTS;
     format!(
         "INSERT of many rows takes {} of the time with bigserial, and {} with identity, which is the \
-         same code. The first id of a session takes {:.1} ms, and {:.1} ms in a database of {} shards; \
+         same code. INSERT of one row takes {} of the CPU time with bigserial, and {} with identity. The \
+         first id of a session takes {:.1} ms, and {:.1} ms in a database of {} shards; \
          `nextval` takes {:.1} ms.",
         insert.ratio(ours, Key::Bigserial),
         insert.ratio(identity, Key::Bigserial),
+        of_one_row.ratio(ours, Key::Bigserial),
+        of_one_row.ratio(identity, Key::Bigserial),
         first(next_id, few),
         first(next_id, many),
         thousands(many as f64),
@@ -293,8 +302,10 @@ fn tables(results: &Results) -> Table {
     let range = format!("read of the {} greatest keys, ms", thousands(RANGE as f64));
     let columns = ["key", "INSERT, s", "ratio to bigserial", "CPU time of INSERT, s"];
     let sizes = ["table, MB", "index, MB", "read of a row by key, µs", range.as_str()];
-    let mut table = Table::new(&[&columns[..], &sizes[..]].concat());
+    let of_one_row = ["CPU time of INSERT of one row, µs", "ratio to bigserial"];
+    let mut table = Table::new(&[&columns[..], &sizes[..], &of_one_row[..]].concat());
     let insert = results.of_tables(|filled| filled.insert_seconds);
+    let one_row = results.inserts.each(|cost| cost.cpu_us);
     let median =
         |figure: Rounds<Key>, key, decimals: usize| format!("{:.decimals$}", figure.median(key));
     for key in results.tables.contestants() {
@@ -311,8 +322,19 @@ fn tables(results: &Results) -> Table {
             &median(results.of_tables(|filled| filled.index_mb), key, 0),
             &median(results.of_tables(|filled| filled.point_read_us), key, 2),
             &median(results.of_tables(|filled| filled.range_read_ms), key, 1),
+            &format!("{:.1}", one_row.median(key)),
+            &one_row.ratio(key, Key::Bigserial).to_string(),
         ]);
     }
+    let rate = results.inserts.each(|cost| cost.per_second);
+    let [ours, identity] = [Key::Made(Contestant::ShardsNextId), Key::Identity];
+    table.note(&format!(
+        "INSERT of one row: {CLIENTS} clients, one row per transaction, in a new table. The rate is not listed for each \
+         key, because it also depends on the clients, the scheduler, and how many commits share a flush of the WAL. Relative to \
+         bigserial it is {} with `insta5.next_id()`, and {} with identity, which is the same code as bigserial.",
+        rate.ratio(ours, Key::Bigserial),
+        rate.ratio(identity, Key::Bigserial),
+    ));
     table
 }
 

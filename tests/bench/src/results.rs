@@ -10,7 +10,7 @@ use crate::rounds::Rounds;
 use crate::sessions::{Kept, Load, Run, load};
 use crate::shards::Among;
 use crate::tables::{Filled, Key};
-use crate::transactions::Transaction;
+use crate::transactions::{self, Transaction};
 
 pub struct Results {
     /// The version of PostgreSQL.
@@ -36,6 +36,8 @@ pub struct Results {
     /// Nanoseconds of CPU time.
     pub shards: Rounds<Among>,
     pub rows: usize,
+    /// Of one row, in a transaction of its own.
+    pub inserts: Rounds<Key, transactions::Cost>,
     pub tables: Rounds<Key, Result<Filled, String>>,
     pub order: Rounds<Contestant, Order>,
     pub rivals: Vec<Description>,
