@@ -82,6 +82,8 @@ fn main() {
     let results = Results {
         version,
         rounds,
+        // First, because it fails without git.
+        rivals: rivals::describe(&mut client),
         extension: one(&mut client, extension),
         major,
         calls: calls::of_makers(&server, 2 * rounds, &all),
@@ -107,7 +109,6 @@ fn main() {
         inserts: transactions::of_inserts(&server, 4 * rounds, &all),
         tables: tables::filled(&server, rounds, &all, rows),
         order: order::of(&settings, &all, &rivals),
-        rivals: rivals::describe(&mut client),
         rivals_settings,
     };
     page.write(&results);
