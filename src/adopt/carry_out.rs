@@ -40,6 +40,7 @@ impl Adoption {
         self.check_kept_name()?;
         let counter = read::last_value(self.sequence.oid).unwrap_or(0);
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
+        // Before the ALTER SEQUENCE, which a rollback undoes: other nodes rely on the takeover.
         if self.has_copies() {
             generator::advance(self.sequence, start)?;
         }
