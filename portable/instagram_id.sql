@@ -442,16 +442,36 @@ BEGIN
         value := ids._slow_next_id(shard, seq, epoch);
         RETURN value;
     EXCEPTION WHEN undefined_function OR object_not_in_prerequisite_state OR internal_error THEN
-        -- From PostgreSQL's caches, which are not older than the locks, whatever the snapshot of
-        -- the transaction is. Only the function in C has no SQL body.
-        IF pg_catalog.pg_get_function_sqlbody(pg_catalog.to_regprocedure(
-            'ids.shard_next_id(pg_catalog.int4, pg_catalog.regclass, pg_catalog.timestamptz)')) IS NOT NULL
-        THEN
-            RAISE;
-        END IF;
+        IF NOT ids._is_taken_over(pg_catalog.starts_with(SQLERRM, 'mutex of sequence')) THEN RAISE; END IF;
     END;
     value := ids.shard_next_id(shard, seq, epoch);
     RETURN value;
+END $$;
+
+-- Whether the library has taken over. From PostgreSQL's caches, which are not older than the locks of
+-- the session, whatever the snapshot of the transaction is. Only the function in C has no SQL body.
+-- A transaction that has been committed is visible just before other sessions hear of it: one that
+-- looks up a mutex at that moment does not find it, and knows nothing of the library yet. So if a
+-- mutex is missing, this looks again for a second, with a new lock each time, by which a session hears
+-- of changes.
+CREATE OR REPLACE FUNCTION ids._is_taken_over(is_mutex_missing boolean) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+    SET client_min_messages = error SET exit_on_error = off AS $$
+DECLARE
+    began timestamptz := clock_timestamp();
+BEGIN
+    LOOP
+        IF pg_get_function_sqlbody(to_regprocedure('ids.shard_next_id(integer, regclass, timestamptz)')) IS NULL THEN
+            RETURN true;
+        ELSIF NOT is_mutex_missing OR clock_timestamp() NOT BETWEEN began AND began + interval '1 s' THEN
+            RETURN false;
+        END IF;
+        BEGIN
+            PERFORM FROM pg_cast LIMIT 1;
+            RAISE SQLSTATE 'IG000';
+        EXCEPTION WHEN SQLSTATE 'IG000' THEN NULL;
+        END;
+    END LOOP;
 END $$;
 
 -- The call of every shard's next_id(). The planner inlines it: a statement that runs while the
@@ -560,10 +580,7 @@ BEGIN
         BEGIN
             run := ids._take(found.sequence, found.epoch, remaining);
         EXCEPTION WHEN undefined_function OR object_not_in_prerequisite_state OR internal_error THEN
-            -- As in _shard_next_id().
-            IF pg_get_function_sqlbody(to_regprocedure('ids.shard_next_id(integer, regclass, timestamptz)')) IS NOT NULL THEN
-                RAISE;
-            END IF;
+            IF NOT ids._is_taken_over(starts_with(SQLERRM, 'mutex of sequence')) THEN RAISE; END IF;
             RETURN QUERY EXECUTE 'SELECT ids.next_ids($1, $2)' USING shard, remaining::integer;
             RETURN;
         END;
@@ -1103,9 +1120,7 @@ BEGIN
         WHEN read_only_sql_transaction OR insufficient_privilege OR numeric_value_out_of_range OR undefined_table THEN
             caught := SQLSTATE || ' ' || SQLERRM;
     END;
-    IF caught LIKE '42P01%' -- as in _shard_next_id()
-        AND pg_get_function_sqlbody(to_regprocedure('ids.shard_next_id(integer, regclass, timestamptz)')) IS NULL
-    THEN
+    IF (CASE WHEN caught LIKE '42P01%' THEN ids._is_taken_over(true) END) THEN
         EXECUTE 'SELECT ids.advance_shard($1, $2)' INTO last USING shard, id;
         RETURN last;
     ELSIF caught LIKE '42501%' THEN

@@ -204,7 +204,7 @@ fn clock_set_to_the_end_is_followed_by_a_crash() {
     let (state, message, hint) = error_of(&mut client, "SELECT next_id(5)");
     assert_eq!(state, "2200H", "{message}");
     let way_back = hint.split_once("use ").unwrap().1.split_once(" to let it follow").unwrap().0;
-    assert_eq!(way_back, "SELECT setval('insta5.table_id_seq', 1)");
+    assert_eq!(way_back, "SELECT setval('insta5.table_id_seq', 1, false)");
     run(&mut client, way_back);
     let after: i64 = one(&mut client, "SELECT next_id(5)");
     assert!(after > before && lead(&mut client, after) < 1.0, "{after} after {before}");
