@@ -372,8 +372,9 @@ impl Server {
     /// Stops a backend until it is thawed.
     pub fn freeze(&self, pid: i32) {
         send(Signal::STOP, pid as u32);
+        // One that has ended stays a zombie if its parent, the postmaster, is frozen.
         self.wait_for("a backend that stands still", || {
-            stat(pid as u32).is_none_or(|fields| fields[0] == "T")
+            stat(pid as u32).is_none_or(|fields| ["T", "Z"].contains(&&*fields[0]))
         });
     }
 
@@ -386,6 +387,8 @@ impl Server {
     pub fn stop_at_once(&self) {
         let mut postmaster = self.take_postmaster();
         send(Signal::QUIT, postmaster.id());
+        // It may be frozen.
+        send(Signal::CONT, postmaster.id());
         postmaster.wait().unwrap();
     }
 
