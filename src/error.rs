@@ -30,6 +30,11 @@ const BESIDE_THE_SHARD: &str = "To give the tables of the function ids of the sh
     INCREMENT 1 NO MAXVALUE NO CYCLE for its sequence, and set their defaults to next_id(shard, sequence), with the epoch of the \
     function if that is not the default.";
 
+/// The way out for a node that must hand over a sequence and does not answer.
+const IF_A_NODE_IS_LOST: &str = "After a move each node must answer once. If a node is lost, replace it by its standby with \
+    citus_update_node(). If it has no tenants, you can disable it, remove it, and run SELECT * FROM \
+    take_over_shards(recover => true) on each node instead.";
+
 /// Declares [`Error`] from a table. The message of an entry becomes thiserror's `#[error(…)]`.
 /// `detail(…)` and `hint(…)` contain arguments of `format!`, with the fields in scope; both may be
 /// omitted, and their text may be empty. The doc comment says when the error is raised, and is
@@ -1130,21 +1135,16 @@ errors! {
             format!("Not all of these nodes have handed it over in time: {}.", nodes.join(", "))
         }),
         hint("{}", if nodes.is_empty() {
-            "Try again."
+            "Try again.".into()
         } else {
-            "After a move each node must answer once. If a node is lost, replace it by its standby with \
-                citus_update_node(). If it has no tenants, you can disable it, remove it, and run SELECT * FROM \
-                take_over_shards(recover => true) on each node instead. The setting instagram_id.take_over_timeout is \
-                the limit."
+            format!("{IF_A_NODE_IS_LOST} The setting instagram_id.take_over_timeout is the limit.")
         });
 
     /// A session has waited for another one, whose attempt to take the sequence over has failed.
     TakeOverFailed { name: String, node: String } => ERRCODE_CONNECTION_EXCEPTION,
         "cannot take over sequence {name}",
         detail("Another session of this node has tried, while this one waited: node {node} cannot be reached."),
-        hint("After a move each node must answer once. If a node is lost, replace it by its standby with \
-            citus_update_node(). If it has no tenants, you can disable it, remove it, and run SELECT * FROM \
-            take_over_shards(recover => true) on each node instead.");
+        hint("{IF_A_NODE_IS_LOST}");
 
     /// `take_over_shards()` takes a sequence over while another node closes its copy.
     TakeOverOvertaken { name: String } => ERRCODE_OBJECT_IN_USE,

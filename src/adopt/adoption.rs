@@ -58,12 +58,7 @@ impl Adoption {
             && existing.sequence == self.sequence
         {
             let (own_schema, owners) = (self.parts.own_schema, Owners::WithUpdate);
-            let others = columns::columns_by_number(TABLES, existing, own_schema, owners);
-            for column in others {
-                if !columns.contains(&column) {
-                    columns.push(column);
-                }
-            }
+            columns.extend(columns::columns_by_number(TABLES, existing, own_schema, owners));
         }
         in_order_of_tables(columns)
     }

@@ -40,13 +40,14 @@ impl Adoption {
         self.check_kept_name()?;
         let counter = read::last_value(self.sequence.oid).unwrap_or(0);
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
+        let has_copies = self.has_copies();
         // Before the ALTER SEQUENCE, which a rollback undoes: other nodes rely on the takeover.
-        if self.has_copies() {
+        if has_copies {
             generator::advance(self.sequence, start)?;
         }
         // This gives the sequence a new file, so that a rollback also undoes the change of the
         // value below.
-        spi::run(&self.fix_options_of_sequence());
+        spi::run(&self.fix_options_of_sequence(has_copies));
         let above = generator::advance(self.sequence, start)?;
         let statements = self.statements()?;
         let kept_before = self.kept_before().map(|kept| kept.oid);
@@ -82,11 +83,11 @@ impl Adoption {
     }
 
     /// A copy keeps its value, because a RESTART would close it.
-    fn fix_options_of_sequence(&self) -> String {
+    fn fix_options_of_sequence(&self, has_copies: bool) -> String {
         format!(
             "ALTER SEQUENCE {} AS pg_catalog.int8 INCREMENT {CLOSED_TO_NEXTVAL} NO MINVALUE NO MAXVALUE NO CYCLE CACHE 1 START 1 OWNED BY NONE{}",
             names::relation(self.sequence.oid),
-            if self.has_copies() { "" } else { " RESTART" }
+            if has_copies { "" } else { " RESTART" }
         )
     }
 
@@ -135,7 +136,7 @@ impl Adoption {
     pub fn script(&self) -> Result<String, Error> {
         let mut statements: Vec<String> =
             lock_tables(&self.columns, TableLock::AgainstWriters).into_iter().collect();
-        statements.push(self.fix_options_of_sequence());
+        statements.push(self.fix_options_of_sequence(self.has_copies()));
         statements.extend(self.statements()?);
         let others = self.parts.missing_functions_beside(
             &self.function.name,

@@ -176,8 +176,8 @@ impl TableLock {
 
 /// The statement that locks the tables of these columns.
 pub fn lock_tables(columns: &[Column], lock: TableLock) -> Option<String> {
-    let mut tables: Vec<_> = columns.iter().map(|column| names::relation(column.table)).collect();
-    tables.dedup();
+    let tables: Vec<_> =
+        by_table(columns).map(|columns| names::relation(columns[0].table)).collect();
     let only = if matches!(lock, TableLock::ToAlterOnly) { "ONLY " } else { "" };
     (!tables.is_empty())
         .then(|| format!("LOCK TABLE {only}{} IN {} MODE", tables.join(", "), lock.mode().1))

@@ -1,7 +1,7 @@
 -- All objects of the schema $1, with their parts. Spliced into other queries after WITH RECURSIVE.
--- What only names the schema or an object of it, as with 'insta5'::regnamespace, also depends on it,
--- and so does what has parts in several schemas. So an object counts if PostgreSQL places it in the
--- schema, or the object that it is a part of; the TOAST table of one is in a schema of its own.
+-- An object that only names the schema, as with 'insta5'::regnamespace, also depends on it, and so does
+-- one with parts in several schemas. So an object counts if PostgreSQL places it in the schema, or the
+-- object that it is a part of; a TOAST table is in a schema of its own.
 own (class, object) AS (
     SELECT 'pg_namespace'::regclass::oid, oid FROM pg_namespace WHERE nspname = $1::text
     UNION
@@ -13,7 +13,8 @@ own (class, object) AS (
         LEFT JOIN pg_class AS of_table ON of_table.oid = tgrelid
         LEFT JOIN pg_opfamily AS f ON f.oid = coalesce(amopfamily, amprocfamily)
         LEFT JOIN pg_namespace AS part_of ON part_of.oid = coalesce(relnamespace, opfnamespace)
-    WHERE (deptype IN ('a', 'i') OR deptype = 'n' AND class = 'pg_namespace'::regclass AND (schema IS NOT NULL OR classid = 'pg_extension'::regclass))
+    WHERE (deptype IN ('a', 'i') OR deptype = 'n' AND class = 'pg_namespace'::regclass)
+        AND (deptype <> 'n' OR schema IS NOT NULL OR classid = 'pg_extension'::regclass)
         AND coalesce(schema IN (quote_ident($1::text), 'pg_toast'), true) AND coalesce(nspname = $1::text, true)
         AND classid NOT IN ('pg_publication_rel'::regclass, 'pg_publication_namespace'::regclass)
 )

@@ -162,8 +162,7 @@ fn others(results: &Results) -> Table {
     let insert = results.of_tables(|filled| filled.insert_seconds).relative_to(Key::Bigserial);
     let many = format!("INSERT of {} rows, relative to bigserial", thousands(results.rows as f64));
     compare(&many, 2, 1.0, &of_makers(insert));
-    let of_one_row = results.inserts.each(|cost| cost.cpu_us).relative_to(Key::Bigserial);
-    let of_one_row = of_makers(of_one_row);
+    let of_one_row = of_makers(results.of_one_row().relative_to(Key::Bigserial));
     compare("CPU time of an INSERT of one row, relative to bigserial", 2, 1.0, &of_one_row);
     table.note(&single_statements(results));
     table.note(
@@ -179,7 +178,7 @@ fn others(results: &Results) -> Table {
 /// each.
 fn single_statements(results: &Results) -> String {
     let insert = results.of_tables(|filled| filled.insert_seconds);
-    let of_one_row = results.inserts.each(|cost| cost.cpu_us);
+    let of_one_row = results.of_one_row();
     let [ours, identity] = [Key::Made(Contestant::ShardsNextId), Key::Identity];
     let first = |statement, shards| {
         results.first_ids.each(|cost| cost.ms).median(First { statement, shards })
@@ -305,7 +304,7 @@ fn tables(results: &Results) -> Table {
     let of_one_row = ["CPU time of INSERT of one row, µs", "ratio to bigserial"];
     let mut table = Table::new(&[&columns[..], &sizes[..], &of_one_row[..]].concat());
     let insert = results.of_tables(|filled| filled.insert_seconds);
-    let one_row = results.inserts.each(|cost| cost.cpu_us);
+    let one_row = results.of_one_row();
     let median =
         |figure: Rounds<Key>, key, decimals: usize| format!("{:.decimals$}", figure.median(key));
     for key in results.tables.contestants() {

@@ -67,6 +67,11 @@ impl Results {
         self.tables.of_one(key).iter().find_map(|filled| filled.as_ref().err().map(String::as_str))
     }
 
+    /// Microseconds of CPU time of an INSERT of one row.
+    pub fn of_one_row(&self) -> Rounds<Key> {
+        self.inserts.each(|cost| cost.cpu_us)
+    }
+
     /// One figure of the tables that could be filled, and NaN for the others.
     pub fn of_tables(&self, figure: impl Fn(&Filled) -> f64) -> Rounds<Key> {
         self.tables.each(|filled| filled.as_ref().map_or(f64::NAN, &figure))

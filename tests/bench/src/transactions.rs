@@ -1,4 +1,4 @@
-//! What a transaction with one id costs.
+//! The cost of a transaction with one id.
 
 use crate::contestants::Contestant;
 use crate::rounds::Rounds;

@@ -374,7 +374,7 @@ impl Server {
         send(Signal::STOP, pid as u32);
         // One that has ended stays a zombie if its parent, the postmaster, is frozen.
         self.wait_for("a backend that stands still", || {
-            stat(pid as u32).is_none_or(|fields| ["T", "Z"].contains(&&*fields[0]))
+            stat(pid as u32).is_none_or(|fields| matches!(&*fields[0], "T" | "Z"))
         });
     }
 

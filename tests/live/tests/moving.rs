@@ -940,10 +940,6 @@ pub(crate) const GIVE_AWAY: &str = "ALTER SCHEMA insta5 OWNER TO attacker;
         LOOP EXECUTE one; END LOOP;
     END $$";
 
-fn as_attacker(server: &Server) -> Client {
-    server.connect_as("attacker")
-}
-
 const MARK_REMADE: [&str; 2] = [
     "DROP FUNCTION insta5.shard_is_elsewhere() CASCADE",
     "CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
@@ -958,12 +954,12 @@ fn owner_that_replaces_the_mark_gains_nothing() {
         "COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'ALTER ROLE attacker SUPERUSER'";
     let replace = [MARK_REMADE[0], MARK_REMADE[1], comment].join("; ");
     // Any role can set the application_name of the command, which does not wait for this session.
-    let mut session = as_attacker(&servers.a);
+    let mut session = servers.a.connect_as("attacker");
     run(&mut session, "SET application_name = 'instagram_id_move_5'");
     let count = "UPDATE insta5.counter SET value = 1";
     let (command, mut transaction) = move_blocked_before_stop(&servers, &[], count);
     // Only the replication writes to the copy.
-    let mut owner = as_attacker(&servers.b);
+    let mut owner = servers.b.connect_as("attacker");
     for (statement, code) in [
         ("INSERT INTO insta5.photos VALUES (1)", "25006"),
         ("UPDATE insta5.counter SET value = 1", "25006"),
@@ -991,7 +987,7 @@ fn owner_that_replaces_the_mark_gains_nothing() {
     let (command, mut other) = move_with_stopped_writes(&servers, 1);
     assert!(!kill_group(command));
     run(&mut other, "COMMIT");
-    run(&mut as_attacker(&servers.a), &replace);
+    run(&mut servers.a.connect_as("attacker"), &replace);
     // It can open its own tables, but nothing else.
     servers
         .refuses(&["move", "5", "--to", "b"], "has changed since the move began: sequence insta5.");
@@ -1004,7 +1000,7 @@ fn owner_that_replaces_the_mark_gains_nothing() {
 #[test]
 fn routines_with_the_markers_name_are_refused() {
     let servers = Servers::start_with_an_attacker();
-    let mut attacker = as_attacker(&servers.a);
+    let mut attacker = servers.a.connect_as("attacker");
     for (make, drop) in [
         (MARK_REMADE[1], "FUNCTION insta5.shard_is_elsewhere()"),
         (
@@ -1139,11 +1135,11 @@ fn schema_of_another_role_on_the_target_is_kept(servers: &Servers) {
         &mut servers.map(),
         "INSERT INTO shard_map.moves (shard, source, target, schema) VALUES (5, 'a', 'b', 'insta5')",
     );
-    run(&mut as_attacker(&servers.b), "CREATE SCHEMA insta5; CREATE TABLE insta5.precious (id int);
+    run(&mut servers.b.connect_as("attacker"), "CREATE SCHEMA insta5; CREATE TABLE insta5.precious (id int);
              CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
              COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'SELECT 1'");
     // Nor is a publication of another role dropped.
-    run(&mut as_attacker(&servers.a), "CREATE PUBLICATION instagram_id_move_5");
+    run(&mut servers.a.connect_as("attacker"), "CREATE PUBLICATION instagram_id_move_5");
     for command in [&["move", "5", "--to", "b"][..], &["cancel", "5"]] {
         servers.refuses(command, "schema insta5 on b was not created by this move");
     }
@@ -1152,7 +1148,7 @@ fn schema_of_another_role_on_the_target_is_kept(servers: &Servers) {
     run(&mut servers.b.connect(), "DROP SCHEMA insta5 CASCADE");
     servers.command(&["cancel", "5"]);
     assert_eq!(leftovers(&servers.a), ["publication instagram_id_move_5"]);
-    run(&mut as_attacker(&servers.a), "DROP PUBLICATION instagram_id_move_5");
+    run(&mut servers.a.connect_as("attacker"), "DROP PUBLICATION instagram_id_move_5");
 }
 
 /// Replication writes only to the schema of the shard, whatever other roles create or rename on the
@@ -1168,7 +1164,7 @@ fn replication_writes_only_to_the_shards_schema() {
              CREATE TABLE insta6.\"It's \"\"odd\"\"\" (id int PRIMARY KEY, photo bigint)",
     );
     fill(&servers, 10);
-    let mut attacker = as_attacker(&servers.a);
+    let mut attacker = servers.a.connect_as("attacker");
     let count = "SELECT count(*) FROM insta6.photos";
     // A publication with the command's name for a table that belongs to another role on the target.
     run(

@@ -133,7 +133,7 @@ fn role_that_can_put_code_into_the_schema_must_be_trusted() {
         "role evil on b is not trusted, but owns function side.f(bigint), owns schema side";
     assert_refused(&servers, &[], reason);
     run(&mut servers.b.connect(), "REASSIGN OWNED BY evil TO keeper");
-    // Who only names the schema puts nothing into it.
+    // A role that only names the schema puts nothing into it.
     let mut evil = servers.a.connect_as("evil");
     run(&mut evil, "CREATE TEMP VIEW names AS SELECT 'insta5'::regnamespace");
     servers.command(&CHECK);

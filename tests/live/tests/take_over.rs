@@ -659,7 +659,7 @@ fn objects_of_others_are_named() {
 function ids.id_time(bigint), table ids.own, function ids.help(), function ids._help().";
     let hint = "Give functions of the portable edition to the owner of the schema. Drop others, or move them to another schema.";
     assert_eq!(refused, ("55000".into(), message.into(), hint.into()));
-    // What only names the schema is no part of it, and stays. Default privileges contain no code.
+    // Objects that only name the schema are not in it, and stay. Default privileges are no code.
     run(
         &mut client,
         &format!(
