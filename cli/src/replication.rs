@@ -62,6 +62,13 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
     session
         .run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false); SET lock_timeout = '60s'")
         .context(problem)?;
+    let created = objects(&session, source).context(problem)?;
+    if let Some(lost) = dump.objects.difference(&created).next() {
+        fail!(
+            "{}: its dump does not create {lost}; drop it, and create it again after the move",
+            problem()
+        );
+    }
     // Before the lock, which changes those of a role that is no superuser.
     let privileges = privileges(&session, source, &dump.has_maintain).context(problem)?;
     session.run(server::LOCK).context(problem)?;
@@ -96,6 +103,8 @@ struct Dump {
     /// Create the schema.
     statements: String,
     definition: String,
+    /// Those of the schema on the source.
+    objects: BTreeSet<String>,
     /// The objects that the schema needs, for [`trust::find_needed`].
     needed: Vec<Needed>,
     /// The rights in the schema, for [`trust::require`].
@@ -116,6 +125,16 @@ fn privileges(
     session.query(&query, &[source.schema(), has_maintain])?.one()
 }
 
+/// The objects of the schema which its dump creates. An object with parts in other schemas, such as
+/// statistics of a table there, may be missing in a dump.
+fn objects(
+    session: &Connection,
+    source: &Server,
+) -> std::result::Result<BTreeSet<String>, libpq::Error> {
+    let query = include_str!("sql/objects.sql").replace("{own}", include_str!("sql/own.sql"));
+    Ok(session.query(&query, &[source.schema()])?.column()?.into_iter().collect())
+}
+
 fn dump_schema(source: &Server) -> Result<Dump> {
     let problem = || format!("the schema cannot be dumped from {}", source.name);
     let session = source.another_session()?;
@@ -123,6 +142,7 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     let rights = trust::require(source, &session, rights::NOTHING, rights::NOTHING)?;
     let needed = trust::needed(&session, source.schema()).context(problem)?;
     let definition = server::definition(&session).context(problem)?;
+    let objects = objects(&session, source).context(problem)?;
     let since_17 = "SELECT (current_setting('server_version_num')::int >= 170000)::text";
     let has_maintain: String = session.run(since_17).context(problem)?.one()?;
     let privileges = privileges(&session, source, &has_maintain).context(problem)?;
@@ -146,7 +166,7 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     let text = String::from_utf8(output.stdout)
         .map_err(|_| Error::failed("pg_dump has not written UTF-8"))?;
     let statements = statements(&text);
-    Ok(Dump { statements, definition, needed, rights, privileges, has_maintain })
+    Ok(Dump { statements, definition, objects, needed, rights, privileges, has_maintain })
 }
 
 /// Removes what the server does not understand from a dump: the commands for psql, and a setting

@@ -58,6 +58,14 @@ fn row_level_security_that_applies_to_the_move_is_refused() {
     servers.command(&["cancel", "5"]);
     assert_eq!(leftovers(&servers.b), NOTHING);
     run(&mut a, "GRANT USAGE ON SCHEMA insta5 TO keeper");
+    // pg_dump writes statistics with their table.
+    run(
+        &mut a,
+        "CREATE TABLE outside (x int, y int); CREATE STATISTICS insta5.left_out ON x, y FROM outside; ALTER STATISTICS insta5.left_out OWNER TO keeper",
+    );
+    let reason = "its dump does not create statistics object insta5.left_out; drop it";
+    servers.refuses(&["move", "5", "--to", "b"], reason);
+    run(&mut a, "DROP TABLE outside");
     servers.command(&["move", "5", "--to", "b"]);
     assert_eq!(one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.photos"), 1000);
 }
