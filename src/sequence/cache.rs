@@ -42,8 +42,6 @@ pub struct CachedSequence {
 pub struct Validity {
     pub count: InvalidationCount,
     pub role: Oid,
-    /// The only transaction in which it is valid, or 0 if it outlives the transaction.
-    pub transaction: LocalTransactionId,
 }
 
 /// A sequence from which ids can be generated, by a role that may use it.
@@ -52,7 +50,7 @@ pub struct SequenceInfo {
     pub locator: RelFileLocator,
     pub min_value: i64,
     /// Whether its changes are logged: not for a temporary or unlogged sequence, nor under
-    /// `wal_level = minimal` in the transaction that created it.
+    /// `wal_level = minimal` in the transaction that created it, whose end invalidates this.
     pub needs_wal: bool,
     /// A temporary sequence of this session.
     pub is_local_temp: bool,
@@ -71,7 +69,7 @@ pub enum Placement {
         group: i32,
         /// Whether this node owns the schema, so that ids are generated from its copy.
         is_here: bool,
-        /// Whether the owner is the node that has the schema's tables. Otherwise it is the
+        /// Whether the node that owns the schema has its tables. Otherwise it is the
         /// coordinator.
         is_of_schema: bool,
     },

@@ -92,10 +92,8 @@ unsafe fn look_up(
 /// The cached result, if it is still valid for this role.
 #[inline(always)]
 fn valid_now(role: Oid, cached: &CachedSequence) -> Option<SequenceInfo> {
-    let now = Validity { count: invalidation::count(), role, transaction: 0 };
-    let is_valid =
-        |valid| valid == now || valid == Validity { transaction: cached.locked_in, ..now };
-    cached.checked.and_then(|(valid, info)| is_valid(valid).then_some(info))
+    let now = Validity { count: invalidation::count(), role };
+    cached.checked.and_then(|(valid, info)| (valid == now).then_some(info))
 }
 
 #[cold]
@@ -107,7 +105,7 @@ unsafe fn look_up_anew(
 ) -> Result<SequenceInfo, Refusal> {
     // SAFETY: as for `check`.
     unsafe {
-        let now = Validity { count: invalidation::count(), role, transaction: 0 };
+        let now = Validity { count: invalidation::count(), role };
         cached.has_filled_caches = true;
         let mut info = describe(raw, sequence)?;
         if !raw.may(sequence, role, roles::TO_GENERATE) {
@@ -149,9 +147,7 @@ unsafe fn look_up_anew(
             return Err(Refusal::Unfit(unfit));
         }
         info.min_value = if has_range_of_node { 0 } else { options.seqmin };
-        // A sequence that needs no WAL in this transaction may need it in the next one.
-        let transaction = if info.needs_wal { 0 } else { cached.locked_in };
-        cached.checked = Some((Validity { transaction, ..now }, info));
+        cached.checked = Some((now, info));
         cached.permit = permit;
         Ok(info)
     }
