@@ -1019,13 +1019,13 @@ errors! {
     // Citus.
 
     /// An id is generated on a node other than the one that owns the schema.
-    PlacedElsewhere { name: String, node: Option<String>, home: i32, group: i32, is_of_schema: bool } =>
+    PlacedElsewhere { name: String, node: Option<String>, placed_on: i32, group: i32, is_of_schema: bool } =>
         ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} cannot be used to generate ids on this node",
         detail("{} This node is group {group}.", match (node, is_of_schema) {
-            (Some(node), true) => format!("Its schema is placed on node {node} (group {home})."),
-            (None, true) => format!("Its schema is placed on the node of group {home}."),
-            (Some(node), false) => format!("Its ids are generated on node {node} (group {home}), the coordinator."),
+            (Some(node), true) => format!("Its schema is placed on node {node} (group {placed_on})."),
+            (None, true) => format!("Its schema is placed on the node of group {placed_on}."),
+            (Some(node), false) => format!("Its ids are generated on node {node} (group {placed_on}), the coordinator."),
             (None, false) => "Its ids are generated on the coordinator.".into(),
         }),
         hint("{}", if *is_of_schema {
@@ -1064,7 +1064,7 @@ errors! {
         hint("Run SELECT citus_set_coordinator_host('its name') on the coordinator.");
 
     /// The node that generated the ids of the sequence last was removed from the cluster.
-    LastOwnerLost { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    LastHolderLost { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate ids from it, and is not an active node of the cluster."),
         hint("Activate that node again: no other node has all ids of the sequence. If it is lost for good \
@@ -1073,7 +1073,7 @@ errors! {
             generated. For a sequence of your own, use a new one in its place, whose ids begin at the clock.");
 
     /// The node that generated the ids of the sequence last has a new copy of it.
-    LastOwnerReplaced { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    LastHolderReplaced { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate ids from it, but its copy is a new one: the \
             sequence was created anew there, as on a new server."),
@@ -1081,7 +1081,7 @@ errors! {
             that the node can have generated.");
 
     /// The node that generated the ids of the sequence last is disabled.
-    LastOwnerDisabled { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    LastHolderDisabled { name: String, group: i32 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("The node of group {group} was the last to generate its ids, and is disabled."),
         hint("Activate it with citus_activate_node(). If it is lost for good and has no tenants, remove it with \
@@ -1089,7 +1089,7 @@ errors! {
             again.");
 
     /// `nextval()`, `setval()` or a dump has overwritten every closed copy of the sequence.
-    LastOwnerUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    LastHolderUnknown { name: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot take over sequence {name}",
         detail("No copy records which node was the last to generate its ids: nextval(), setval() or a dump has overwritten \
             the record."),
@@ -1105,7 +1105,7 @@ errors! {
             replace it by its standby with citus_update_node(). If it has no tenants, you can disable it, remove it, and run \
             SELECT * FROM take_over_shards(recover => true) on each node instead.");
 
-    /// After a move, a node refuses to close its copy of the sequence, or to record the new owner.
+    /// After a move, a node refuses to close its copy of the sequence, or to record the new holder.
     NotHandedOver { name: String, node: String, role: String, said: String } => ERRCODE_CONNECTION_EXCEPTION,
         "node {node} did not hand over sequence {name}",
         detail("The request was made as role {role}. {}", sentence(said)),
@@ -1177,8 +1177,8 @@ errors! {
 
     /// WARNING, with the setting `instagram_id.continue_without_lost_nodes`: the node that
     /// generated the ids of the sequence last was removed from the cluster.
-    ContinuedWithoutOwner { name: String, group: i32 } => ERRCODE_WARNING,
-        "sequence {name} continues without its last owner",
+    ContinuedWithoutHolder { name: String, group: i32 } => ERRCODE_WARNING,
+        "sequence {name} continues without its last holder",
         detail("The node of group {group} was the last to generate its ids, and was removed from the cluster. Ids continue a \
             minute above those in the tables, and above the clock."),
         hint("Ids of that node that are in no table can be greater only if its clock was wrong by more than a minute, or if it \

@@ -112,7 +112,7 @@ fn find(shard: Shard, source: Source) -> Result<(Origin, Found), Error> {
         Source::Given(origin) => Ok((origin, Found::Given(shard))),
         Source::OfShard => {
             let sequence = lookup::sequence_of(shard)?;
-            Ok((Origin { sequence, policy: CopyPolicy::Owner }, Found::LookedUp(count)))
+            Ok((Origin { sequence, policy: CopyPolicy::SchemaNode }, Found::LookedUp(count)))
         }
         Source::Found(find) => Ok((find()?, Found::LookedUp(count))),
     }
@@ -124,7 +124,7 @@ pub fn advance(sequence: IdSequence, value: i64) -> Result<i64, Error> {
     loop {
         match visit::advance(sequence, value) {
             Ok(last_value) => return Ok(last_value),
-            Err(refusal) => resolve(refusal, sequence, CopyPolicy::OwnerWithFloor, value)?,
+            Err(refusal) => resolve(refusal, sequence, CopyPolicy::SchemaNodeWithFloor, value)?,
         }
     }
 }

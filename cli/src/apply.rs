@@ -214,8 +214,8 @@ fn is_needed(map: &Map, planned: &PlannedMove) -> Result<bool> {
     let placement = map.placement(*shard)?;
     match (placement.stage, &placement.moving) {
         (MoveStage::Begun | MoveStage::Switched, Some(moving)) if moving.target == *to => Ok(true),
-        (MoveStage::None | MoveStage::Finished, _) if placement.home == *to => Ok(false),
-        (MoveStage::None | MoveStage::Finished, _) if placement.home == *from => Ok(true),
+        (MoveStage::None | MoveStage::Finished, _) if placement.server == *to => Ok(false),
+        (MoveStage::None | MoveStage::Finished, _) if placement.server == *from => Ok(true),
         _ => fail!(
             "the plan is out of date for shard {shard}, planned to move from {from} to {to}: make a new plan"
         ),

@@ -32,7 +32,7 @@ pub struct Map {
 #[derive(Debug, Clone)]
 pub struct MapEntry {
     /// The server that clients use for the shard.
-    pub home: String,
+    pub server: String,
     pub stage: MoveStage,
     pub moving: Option<Move>,
 }
@@ -232,8 +232,7 @@ impl Map {
                 CASE WHEN m.shard IS NULL THEN 'none' WHEN finished IS NOT NULL THEN 'finished'
                 WHEN switched IS NOT NULL THEN 'switched' ELSE 'begun' END AS stage
             FROM shard_map.shards AS s LEFT JOIN shard_map.moves AS m USING (shard) WHERE shard = $1::int";
-        let Some(Row { server: home, stage, moving }) =
-            self.select(query, &[&shard.to_string()])?.pop()
+        let Some(Row { server, stage, moving }) = self.select(query, &[&shard.to_string()])?.pop()
         else {
             fail!(
                 "shard {shard} is not in the map; to record its server: \
@@ -246,7 +245,7 @@ impl Map {
             "switched" => MoveStage::Switched,
             _ => MoveStage::Finished,
         };
-        Ok(MapEntry { home, stage, moving })
+        Ok(MapEntry { server, stage, moving })
     }
 
     /// How to connect to a server, and whom to trust there.
@@ -327,10 +326,10 @@ impl Map {
             EXPLAIN UPDATE shard_map.moves SET switched = switched; EXPLAIN SELECT FROM shard_map.servers;
             SET LOCAL lock_timeout = '1s'";
         in_map(self.connection.run(lock), "the map cannot be locked")?;
-        let home = self.placement(shard)?.home;
-        if ![source, target].contains(&home.as_str()) {
+        let server = self.placement(shard)?.server;
+        if ![source, target].contains(&server.as_str()) {
             fail!(
-                "the map was changed since the move began, and places shard {shard} on {home}: {}",
+                "the map was changed since the move began, and places shard {shard} on {server}: {}",
                 correct(shard, source)
             );
         }
@@ -360,8 +359,8 @@ impl Map {
             in_map(self.connection.query(statement, &parameters), "the map cannot be changed")?;
         // An earlier attempt may have changed the map, and its answer was lost.
         if rows.is_empty() {
-            let MapEntry { home, moving, .. } = self.placement(shard)?;
-            if home != target {
+            let MapEntry { server, moving, .. } = self.placement(shard)?;
+            if server != target {
                 let source = moving.map_or_else(String::new, |moving| moving.source);
                 fail!("the map was changed since the move began: {}", correct(shard, &source));
             }

@@ -81,15 +81,15 @@ fn find_move(
     output: &Output,
 ) -> Result<Option<(Move, MoveStage)>> {
     map.lock(shard)?;
-    let MapEntry { home, stage, moving } = map.placement(shard)?;
-    if home == to && matches!(stage, MoveStage::None | MoveStage::Finished) {
+    let MapEntry { server, stage, moving } = map.placement(shard)?;
+    if server == to && matches!(stage, MoveStage::None | MoveStage::Finished) {
         let clean = format!("; to drop the old copy: instagram_id_shards clean {shard}");
         let clean = if stage == MoveStage::Finished { &clean } else { "" };
         output.step(format!("Shard {shard} is on {to} already{clean}"));
         return Ok(None);
     }
     let Some(moving) = moving else {
-        let moving = Move { source: home, target: to.to_owned(), schema: String::new() };
+        let moving = Move { source: server, target: to.to_owned(), schema: String::new() };
         return Ok(Some((moving, stage)));
     };
     let Move { source, target, .. } = &moving;
@@ -160,7 +160,7 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
 /// Drops the old copy of a shard that has moved.
 pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Result {
     map.lock(shard)?;
-    let MapEntry { home, stage, moving } = map.placement(shard)?;
+    let MapEntry { server, stage, moving } = map.placement(shard)?;
     let Some(moving) = moving else { fail!("there is no old copy of shard {shard}") };
     let Move { source: from, target: to, .. } = moving.clone();
     if stage != MoveStage::Finished {
@@ -168,9 +168,9 @@ pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Resul
             "shard {shard} is being moved; to finish: instagram_id_shards move {shard} --to {to}"
         );
     }
-    if home != to {
+    if server != to {
         fail!(
-            "shard {shard} was moved to {to}, but the map was changed later, and places it on {home}"
+            "shard {shard} was moved to {to}, but the map was changed later, and places it on {server}"
         );
     }
     let moving = Moving::connect(map, shard, &moving, trust, output)?;

@@ -79,7 +79,7 @@ impl Adoption {
     /// Whether other nodes of a cluster have copies of the sequence, from a time when its schema
     /// was distributed.
     fn has_copies(&self) -> bool {
-        placement::owner_of(self.sequence.oid).owner.is_some()
+        placement::of(self.sequence.oid).placed_on.is_some()
     }
 
     /// A copy keeps its value, because a RESTART would close it.

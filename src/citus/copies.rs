@@ -8,9 +8,9 @@ use crate::pg::guc;
 use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi::select;
-use crate::sequence::placement::{self, COORDINATOR, Node, Owner};
+use crate::sequence::placement::{self, COORDINATOR, Node, SequencePlacement};
 use crate::sequence::{CopyPolicy, IdSequence};
-use instagram_id_core::copy::{Attempt, CopyState, LastOwner};
+use instagram_id_core::copy::{Attempt, CopyState, LastHolder};
 use pgrx::pg_sys::Oid;
 use pgrx::spi::quote_literal;
 use std::ffi::CStr;
@@ -21,11 +21,11 @@ pub struct Opening {
     pub attempt: Attempt,
     /// Its state when the attempt began.
     pub own: CopyState,
-    pub owner: Owner,
+    pub placement: SequencePlacement,
     /// The value at which it continues or above.
     pub floor: i64,
-    /// This node, if it continues without the last owner.
-    pub taker: Option<LastOwner>,
+    /// This node, if it continues without the last holder.
+    pub taker: Option<LastHolder>,
 }
 
 /// The role as which the other nodes are asked for their copies of a sequence: the current role if
@@ -48,7 +48,7 @@ pub struct OtherCopies {
     /// The nodes, each with the quoted name of the extension's schema there.
     nodes: Vec<(Node, String)>,
     /// With the setting, the nodes that do not accept a connection, and what Citus has said. Their
-    /// copies are closed, unless one of them is the last owner: the coordinator is not among them,
+    /// copies are closed, unless one of them is the last holder: the coordinator is not among them,
     /// and it records each node before that opens its copy.
     pub unreached: Vec<(Node, String)>,
     /// The role as which the commands are run. They require UPDATE on the sequences on each node.
@@ -77,7 +77,7 @@ impl OtherCopies {
         policy: CopyPolicy,
         deadline: Deadline,
     ) -> Result<OtherCopies, Error> {
-        let (sequence, group) = (opening[0].sequence.oid, opening[0].owner.group);
+        let (sequence, group) = (opening[0].sequence.oid, opening[0].placement.group);
         let mut found = OtherCopies {
             sequence,
             group,
@@ -101,7 +101,8 @@ impl OtherCopies {
         let exist = joined(exist);
         let command = format!("SELECT pg_catalog.concat_ws(' ', {exist}, ({SCHEMA_OF_FUNCTIONS}))");
         // A caller that passes where to continue might pass too little for such a node.
-        let may_skip = guc::continues_without_lost_nodes() && policy != CopyPolicy::OwnerWithFloor;
+        let may_skip =
+            guc::continues_without_lost_nodes() && policy != CopyPolicy::SchemaNodeWithFloor;
         let answers = found.ask(&nodes, |_| command.clone(), may_skip);
         // The other nodes see a sequence that the coordinator has created in this transaction only
         // after the commit. Until then they cannot generate ids from it: they would ask the
@@ -143,19 +144,19 @@ impl OtherCopies {
         let close = |schema: &str, opening: &Opening| {
             let arguments = self.arguments_of_step(opening);
             format!(
-                "(SELECT pg_catalog.concat_ws(' ', c.next_value, COALESCE(c.owner_group, -1), \
-                 c.previous_group) FROM {schema}._close_sequence({arguments}) AS c)"
+                "(SELECT pg_catalog.concat_ws(' ', c.next_value, COALESCE(c.placed_on, -1), \
+                 c.last_holder) FROM {schema}._close_sequence({arguments}) AS c)"
             )
         };
         self.ask_about(opening, close, Report::parse)
     }
 
-    /// Records this node as the owner on every node. Returns, for each sequence, false if a copy is
+    /// Records this node as the last holder on every node. Returns, for each sequence, false if a copy is
     /// no longer closed for this attempt.
-    pub fn record_owner(&self, opening: &[Opening]) -> Result<Vec<bool>, Error> {
+    pub fn record_holder(&self, opening: &[Opening]) -> Result<Vec<bool>, Error> {
         let record = |schema: &str, opening: &Opening| {
             let (arguments, floor) = (self.arguments_of_step(opening), opening.floor);
-            format!("{schema}._name_sequence_taker({arguments}, '{floor}'::pg_catalog.int8)")
+            format!("{schema}._record_sequence_holder({arguments}, '{floor}'::pg_catalog.int8)")
         };
         let recorded = self.ask_about(opening, record, |said| Some(said == "t"))?;
         Ok(recorded
@@ -283,10 +284,10 @@ impl OtherCopies {
 ///
 /// A copy has the same owner on each node. A sequence of another owner is none: any role that can
 /// create schemas can give its own the name that a schema of others has on another node.
-fn copy_of(Opening { sequence, owner, .. }: &Opening) -> String {
+fn copy_of(Opening { sequence, placement, .. }: &Opening) -> String {
     let role = catalog::relation(sequence.oid).map_or(Oid::INVALID, |relation| relation.owner);
     let role = quote_literal(names::raw_role(role));
-    let (from, is_it) = match &owner.in_colocation {
+    let (from, is_it) = match &placement.in_colocation {
         Some((colocation, name)) => (
             "pg_catalog.pg_dist_schema AS s, ",
             format!(
@@ -326,7 +327,7 @@ const SCHEMA_OF_FUNCTIONS: &str = "SELECT pg_catalog.quote_ident(n.nspname) \
     WHERE e.extname OPERATOR(pg_catalog.=) 'instagram_id'::pg_catalog.name \
     AND n.oid OPERATOR(pg_catalog.=) e.extnamespace \
     AND (p.proname OPERATOR(pg_catalog.=) '_close_sequence'::pg_catalog.name \
-    OR p.proname OPERATOR(pg_catalog.=) '_name_sequence_taker'::pg_catalog.name) \
+    OR p.proname OPERATOR(pg_catalog.=) '_record_sequence_holder'::pg_catalog.name) \
     AND p.pronamespace OPERATOR(pg_catalog.=) n.oid \
     AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid \
     AND d.objid OPERATOR(pg_catalog.=) p.oid \
@@ -353,23 +354,23 @@ fn joined(expressions: impl Iterator<Item = String>) -> String {
 pub struct Report {
     pub state: CopyState,
     /// The group of the node that owns the schema by that node's catalogs.
-    pub owner_of_schema: Option<i32>,
+    pub placed_on: Option<i32>,
 }
 
 impl Report {
     /// Parses the next value, the group of the node that owns the schema or -1, and the group of
-    /// the last owner if there is one.
+    /// the last holder if there is one.
     fn parse(said: &str) -> Option<Report> {
         let mut fields = said.split(' ');
         let next_value = fields.next()?.parse().ok()?;
-        let owner: i32 = fields.next()?.parse().ok()?;
-        let last_owner = match fields.next() {
-            Some(group) => LastOwner::of_column(Some(group.parse().ok()?))?,
-            None => LastOwner::Nobody,
+        let placed_on: i32 = fields.next()?.parse().ok()?;
+        let last_holder = match fields.next() {
+            Some(group) => LastHolder::of_column(Some(group.parse().ok()?))?,
+            None => LastHolder::Nobody,
         };
         fields.next().is_none().then_some(Report {
-            state: CopyState { next_value, last_owner },
-            owner_of_schema: (owner >= 0).then_some(owner),
+            state: CopyState { next_value, last_holder },
+            placed_on: (placed_on >= 0).then_some(placed_on),
         })
     }
 }
@@ -380,12 +381,12 @@ mod tests {
 
     #[test]
     fn answers_are_parsed() {
-        let report = |next_value, owner_of_schema, last_owner| {
-            Some(Report { state: CopyState { next_value, last_owner }, owner_of_schema })
+        let report = |next_value, placed_on, last_holder| {
+            Some(Report { state: CopyState { next_value, last_holder }, placed_on })
         };
-        assert_eq!(Report::parse("5 -1"), report(5, None, LastOwner::Nobody));
-        assert_eq!(Report::parse("-5 2 0"), report(-5, Some(2), LastOwner::Node(0)));
-        assert_eq!(Report::parse("5 0 -1"), report(5, Some(0), LastOwner::Unknown));
+        assert_eq!(Report::parse("5 -1"), report(5, None, LastHolder::Nobody));
+        assert_eq!(Report::parse("-5 2 0"), report(-5, Some(2), LastHolder::Node(0)));
+        assert_eq!(Report::parse("5 0 -1"), report(5, Some(0), LastHolder::Unknown));
         for said in ["", " ", "5", "5 ", "x", "5 x", "5 6 7 8", "5|6", "5,6", "5 1 -2", "5 1 "] {
             assert_eq!(Report::parse(said), None, "{said}");
         }

@@ -9,27 +9,27 @@
 //! 2. It asks every other node whether the sequence exists there, and functions of this version are
 //!    installed. If a node does not answer, the attempt fails before any copy has been closed.
 //! 3. It makes every other node close its copy, and report how far that copy has advanced and
-//!    which node took it over last (`_close_sequence`). If that last owner is not among the nodes
+//!    which node took it over last (`_close_sequence`). If that last holder is not among the nodes
 //!    that have reported, for example because it was removed from the cluster, or if its copy was
 //!    replaced by a new one, ids might be repeated. Then the attempt fails: no copy is opened,
 //!    and the closed copies are otherwise unchanged.
 //! 4. It records in its own copy how far all copies have advanced.
-//! 5. It records itself as the owner on every other node (`_name_sequence_taker`).
+//! 5. It records itself as the last holder on every other node (`_record_sequence_holder`).
 //! 6. If its mark is still there, it opens its copy above all of these values.
 //!
-//! No id is repeated, because the recorded last owner is either reached, and its own copy shows how
+//! No id is repeated, because the recorded last holder is either reached, and its own copy shows how
 //! far the ids have advanced, or the attempt fails. An attempt that fails leaves the recorded
-//! owners as they are. If an owner is replaced (step 5), its value is already recorded in the copy
+//! holders as they are. If a holder is replaced (step 5), its value is already recorded in the copy
 //! of the node that replaces it (step 4).
 //!
 //! Closing a copy removes its mark. So if two nodes attempt this at the same time, the node that
 //! marks its copy first notices the other one: that either removes its mark, or closes the copy
-//! that it has opened and continues above it. An owner is recorded only while the copy is still
+//! that it has opened and continues above it. A holder is recorded only while the copy is still
 //! closed for the same attempt.
 //!
 //! The placement that a session has cached decides only whether it makes an attempt. The page
 //! itself shows whether a copy is open. So a session that has not received a move yet finds its
-//! copy closed, or generates ids above which the new owner then continues.
+//! copy closed, or generates ids above which the new holder then continues.
 //!
 //! All of this ends at a deadline. Other sessions of the node wait meanwhile. If a node cannot be
 //! reached, the session records that in its own copy, and the sessions that have waited fail with
@@ -37,12 +37,12 @@
 //! with a subtransaction, Citus would leave locks behind if the session ended meanwhile.
 //!
 //! With the setting `instagram_id.continue_without_lost_nodes`, steps 2 to 5 leave out nodes that
-//! do not accept a connection, except for the coordinator and the last owner. The coordinator
-//! records each owner before it opens its copy, and whichever node begins another attempt closes
-//! the copy of the coordinator, so at most one attempt records its node there. If the last owner
+//! do not accept a connection, except for the coordinator and the last holder. The coordinator
+//! records each holder before it opens its copy, and whichever node begins another attempt closes
+//! the copy of the coordinator, so at most one attempt records its node there. If the last holder
 //! was removed from the cluster, and this node owns the schema by the coordinator's catalogs, it
-//! continues above everything that is known ([`floor_without_owner`]). A removed node does not
-//! return with its open copy: it gets another group, for which the copy was not made. An owner that
+//! continues above everything that is known ([`floor_without_holder`]). A removed node does not
+//! return with its open copy: it gets another group, for which the copy was not made. A holder that
 //! is only unreachable or disabled could return, and continue from its copy once the schema has
 //! moved back to it.
 //!
@@ -58,12 +58,12 @@ use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::sys;
 use crate::pg::wait_event::{self, WaitEvent};
-use crate::sequence::placement::{self, COORDINATOR, Node, Owner, retry};
+use crate::sequence::placement::{self, COORDINATOR, Node, SequencePlacement, retry};
 use crate::sequence::{CopyPolicy, IdSequence, read, visit};
 use crate::shard::columns;
 use instagram_id_core::copy::{
-    Attempt, CopyState, LastOwner, OwnerProblem, Stage, check_last_owners, floor_above,
-    floor_without_owner, unreported_owners,
+    Attempt, CopyState, HolderProblem, LastHolder, Stage, check_last_holders, floor_above,
+    floor_without_holder, unreported_holders,
 };
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::Oid;
@@ -90,7 +90,7 @@ pub type Wanted = (IdSequence, i64);
 pub struct NotOpened {
     /// Another node has overtaken the attempt.
     pub overtaken: Vec<IdSequence>,
-    /// The last owner is not known or no longer in use.
+    /// The last holder is not known or no longer in use.
     pub refused: Vec<(IdSequence, Error)>,
     /// Warnings about others, to be reported after the attempt.
     warnings: Vec<Error>,
@@ -149,11 +149,11 @@ pub fn is_of_a_node(error: &Error) -> bool {
     }
 }
 
-/// Whether an error is that the last owner is lost, so that only what is known tells where the ids
+/// Whether an error is that the last holder is lost, so that only what is known tells where the ids
 /// continue.
 pub fn is_recoverable(error: &Error) -> bool {
-    use Error::{LastOwnerLost, LastOwnerReplaced, LastOwnerUnknown};
-    matches!(error, LastOwnerLost { .. } | LastOwnerReplaced { .. } | LastOwnerUnknown { .. })
+    use Error::{LastHolderLost, LastHolderReplaced, LastHolderUnknown};
+    matches!(error, LastHolderLost { .. } | LastHolderReplaced { .. } | LastHolderUnknown { .. })
 }
 
 /// Whether an error is that of a wait for another session, of this node or of one that was asked.
@@ -253,19 +253,19 @@ fn attempt_to_open(
 ) -> Result<NotOpened, Error> {
     let mut opening = vec![];
     for &(sequence, floor) in wanted {
-        check_owner(sequence.oid, policy)?;
+        check_placement(sequence.oid, policy)?;
         let attempt = Attempt::of_random(sys::random_i32());
         if let Some(own) = retry(sequence.oid, || visit::begin_opening(sequence, policy, attempt))?
         {
             // Check again, because a sequence without copies may have got some before the mark was
             // made.
-            let owner = check_owner(sequence.oid, policy)?;
-            opening.push(Opening { sequence, attempt, own, owner, floor, taker: None });
+            let placement = check_placement(sequence.oid, policy)?;
+            opening.push(Opening { sequence, attempt, own, placement, floor, taker: None });
         }
     }
     // The name of a sequence without copies may be that of an unrelated sequence on another node.
     let (copies, alone): (Vec<_>, Vec<_>) =
-        opening.into_iter().partition(|opening| opening.owner.owner.is_some());
+        opening.into_iter().partition(|opening| opening.placement.placed_on.is_some());
     let mut left = NotOpened::default();
     open_above(alone, &OtherCopies::none(deadline), policy, &mut left)?;
     if let Some(altered) = copies.iter().find(|opening| catalog::has_new_file(opening.sequence.oid))
@@ -302,7 +302,7 @@ fn open_above(
     };
     let results = opening.iter().map(raise).collect::<Result<_, _>>()?;
     remove_overtaken(&mut opening, results, overtaken);
-    let results = others.record_owner(&opening)?;
+    let results = others.record_holder(&opening)?;
     remove_overtaken(&mut opening, results, overtaken);
     let open = |&Opening { sequence, attempt, .. }: &Opening| {
         retry(sequence.oid, || visit::open(sequence, policy, attempt))
@@ -328,79 +328,79 @@ fn remove_overtaken(
     });
 }
 
-/// The owner of a sequence's schema, which must be this node if the policy needs that.
-fn check_owner(sequence: Oid, policy: CopyPolicy) -> Result<Owner, Error> {
-    let owner = placement::owner_of(sequence);
-    if owner.is_here() || !policy.needs_placement() {
-        Ok(owner)
+/// The placement of a sequence, which must be on this node if the policy needs that.
+fn check_placement(sequence: Oid, policy: CopyPolicy) -> Result<SequencePlacement, Error> {
+    let placement = placement::of(sequence);
+    if placement.is_here() || !policy.needs_placement() {
+        Ok(placement)
     } else {
-        Err(placement::placed_elsewhere(sequence, &owner))
+        Err(placement::placed_elsewhere(sequence, &placement))
     }
 }
 
-/// The value at which a sequence continues, or above: that of the copies, if each last owner that
-/// they record has reported its own copy; see [`check_last_owners`]. Otherwise, if that is allowed,
+/// The value at which a sequence continues, or above: that of the copies, if each last holder that
+/// they record has reported its own copy; see [`check_last_holders`]. Otherwise, if that is allowed,
 /// one above everything that is known, and this node, to be recorded.
 fn floor_of(
-    Opening { sequence, own, owner, floor, .. }: &Opening,
+    Opening { sequence, own, placement, floor, .. }: &Opening,
     others: &OtherCopies,
     policy: CopyPolicy,
     copies: &[(i32, Report)],
     warnings: &mut Vec<Error>,
-) -> Result<(i64, Option<LastOwner>), Error> {
+) -> Result<(i64, Option<LastHolder>), Error> {
     let all: Vec<CopyState> = copies.iter().map(|(_, report)| report.state).chain([*own]).collect();
     let known = all.iter().map(|copy| copy.next_value).fold(*floor, i64::max);
-    let reported = |group: i32| match owner.owner.is_some() && group == owner.group {
+    let reported = |group: i32| match placement.placed_on.is_some() && group == placement.group {
         true => Some(own.next_value),
         false => copies.iter().find(|(of, _)| *of == group).map(|(_, copy)| copy.state.next_value),
     };
-    // Which nodes were left out earlier, and may not know the last owner, only the coordinator
+    // Which nodes were left out earlier, and may not know the last holder, only the coordinator
     // shows.
     let of_coordinator = copies.iter().find(|(of, _)| *of == COORDINATOR).map(|(_, report)| report);
-    let recorded = of_coordinator.map_or(own.last_owner, |report| report.state.last_owner);
-    let owner_by_coordinator = of_coordinator.and_then(|report| report.owner_of_schema);
+    let recorded = of_coordinator.map_or(own.last_holder, |report| report.state.last_holder);
+    let placed_by_coordinator = of_coordinator.and_then(|report| report.placed_on);
     if let Some((node, said)) = others.unreached.first()
-        && recorded == LastOwner::Unknown
+        && recorded == LastHolder::Unknown
     {
         return Err(others.not_reached(node, said.clone()));
     }
-    let is_floor_given = policy == CopyPolicy::OwnerWithFloor;
-    let problem = match check_last_owners(&all, is_floor_given, reported, placement::is_disabled) {
+    let is_floor_given = policy == CopyPolicy::SchemaNodeWithFloor;
+    let problem = match check_last_holders(&all, is_floor_given, reported, placement::is_disabled) {
         Ok(()) => return Ok((known, None)),
         Err(problem) => problem,
     };
     let name = || names::relation(sequence.oid);
     let group = match problem {
-        OwnerProblem::Lost(group) => group,
-        OwnerProblem::Replaced(group) => {
-            return Err(Error::LastOwnerReplaced { name: name(), group });
+        HolderProblem::Lost(group) => group,
+        HolderProblem::Replaced(group) => {
+            return Err(Error::LastHolderReplaced { name: name(), group });
         }
-        OwnerProblem::Unknown => return Err(Error::LastOwnerUnknown { name: name() }),
-        OwnerProblem::Disabled(group) => {
-            return Err(Error::LastOwnerDisabled { name: name(), group });
+        HolderProblem::Unknown => return Err(Error::LastHolderUnknown { name: name() }),
+        HolderProblem::Disabled(group) => {
+            return Err(Error::LastHolderDisabled { name: name(), group });
         }
     };
-    let lost = unreported_owners(&all, reported);
+    let lost = unreported_holders(&all, reported);
     if let Some((node, said)) = others.unreached.iter().find(|(node, _)| lost.contains(&node.group))
     {
         return Err(others.not_reached(node, said.clone()));
     }
     // The tables are on this node, also by the catalogs of the coordinator. Whichever node takes
     // the sequence over after that closes the copy of the coordinator, and so ends this attempt.
-    let is_confirmed = owner.owner.is_some()
-        && owner.is_here()
-        && (owner.group == COORDINATOR || owner_by_coordinator == Some(owner.group));
+    let is_confirmed = placement.placed_on.is_some()
+        && placement.is_here()
+        && (placement.group == COORDINATOR || placed_by_coordinator == Some(placement.group));
     let are_removed = || !lost.iter().any(|group| placement::is_known(*group));
     let newest = if guc::continues_without_lost_nodes() && is_confirmed && are_removed() {
         columns::newest_of_sequence(*sequence)?
     } else {
         None
     };
-    let Some(newest) = newest else { return Err(Error::LastOwnerLost { name: name(), group }) };
-    warnings.push(Error::ContinuedWithoutOwner { name: name(), group });
+    let Some(newest) = newest else { return Err(Error::LastHolderLost { name: name(), group }) };
+    warnings.push(Error::ContinuedWithoutHolder { name: name(), group });
     let now_ms = names::now_ms(sequence.epoch);
-    let above = floor_without_owner(&all, &lost, *floor, newest, now_ms);
-    Ok((above, LastOwner::node(owner.group)))
+    let above = floor_without_holder(&all, &lost, *floor, newest, now_ms);
+    Ok((above, LastHolder::node(placement.group)))
 }
 
 /// Closes this node's copy for another node; see [`visit::close`].
@@ -408,14 +408,14 @@ pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Error> {
     with_lock_timeout(|| retry(sequence, || visit::close(sequence, attempt)))
 }
 
-/// Records the node that takes the sequence over; see [`visit::record_owner`].
-pub fn record_owner(
+/// Records the node that takes the sequence over; see [`visit::record_holder`].
+pub fn record_holder(
     sequence: Oid,
-    owner: LastOwner,
+    holder: LastHolder,
     attempt: Attempt,
     floor: i64,
 ) -> Result<bool, Error> {
-    with_lock_timeout(|| retry(sequence, || visit::record_owner(sequence, owner, attempt, floor)))
+    with_lock_timeout(|| retry(sequence, || visit::record_holder(sequence, holder, attempt, floor)))
 }
 
 /// Limits the wait for locks in a step that another node has asked for, because the holder of a

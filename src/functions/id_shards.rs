@@ -12,11 +12,11 @@ use crate::pg::text::push;
 use crate::pg::transaction::is_standby;
 use crate::pg::window;
 use crate::sequence::check;
-use crate::sequence::placement::{self, Owner};
+use crate::sequence::placement::{self, SequencePlacement};
 use crate::sequence::read::{self, Locked};
 use crate::sequence::refusal::CLOSED_BY_A_MOVE;
 use crate::shard::definition::{self, Definition};
-use instagram_id_core::copy::{LastOwner, Stage, Tuple};
+use instagram_id_core::copy::{LastHolder, Stage, Tuple};
 use instagram_id_core::hlc;
 use instagram_id_core::layout::{self, Shard};
 use pgrx::PgSqlErrorCode;
@@ -132,18 +132,19 @@ fn foreign(definition: &Definition, tuple: Option<Tuple>, is_moving: bool) -> Op
     if placement::is_locked() {
         return Some("placement locked by another session".into());
     }
-    let owner = placement::owner_of(definition.sequence.oid);
-    if let Some(elsewhere) = owner.owner.filter(|_| !owner.is_here()) {
+    let placement = placement::of(definition.sequence.oid);
+    if let Some(elsewhere) = placement.placed_on.filter(|_| !placement.is_here()) {
         return Some(format!("placed on node {}", placement::name_of_group(elsewhere)));
     }
-    let made_for = check::made_for_another(definition.sequence.oid, owner.group);
+    let made_for = check::made_for_another(definition.sequence.oid, placement.group);
     if let Some(group) = made_for.filter(|_| catalog::has_citus()) {
         return Some(format!("copy made for group {group}"));
     }
-    let is_copied =
-        owner.owner.is_none() && !is_moving && definition.home != definition::this_database();
+    let is_copied = placement.placed_on.is_none()
+        && !is_moving
+        && definition.home != definition::this_database();
     let reasons = [
-        tuple.and_then(|tuple| not_taken_over(tuple, &owner)),
+        tuple.and_then(|tuple| not_taken_over(tuple, &placement)),
         is_copied.then(|| "copied from another database".into()),
     ];
     let reasons: Vec<String> = reasons.into_iter().flatten().collect();
@@ -153,16 +154,16 @@ fn foreign(definition: &Definition, tuple: Option<Tuple>, is_moving: bool) -> Op
 /// Which node was the last to generate ids, if this node has not taken the sequence over from it
 /// yet. That node is unreachable if it is not an active node of the cluster, or could not be
 /// reached when this node has last tried. So the view itself asks no other node.
-fn not_taken_over(tuple: Tuple, owner: &Owner) -> Option<String> {
-    if !tuple.is_closed(owner.owner.is_some()) {
+fn not_taken_over(tuple: Tuple, placement: &SequencePlacement) -> Option<String> {
+    if !tuple.is_closed(placement.placed_on.is_some()) {
         return None;
     }
     let stage = tuple.mark().map(|mark| mark.stage);
-    let (last, is_cause) = match tuple.copy_state().last_owner {
-        LastOwner::Nobody => (None, false),
-        LastOwner::Unknown => (Some("last holder: unknown".into()), true),
-        LastOwner::Node(group) => {
-            let is_reachable = group == owner.group
+    let (last, is_cause) = match tuple.copy_state().last_holder {
+        LastHolder::Nobody => (None, false),
+        LastHolder::Unknown => (Some("last holder: unknown".into()), true),
+        LastHolder::Node(group) => {
+            let is_reachable = group == placement.group
                 || placement::node_of(group).is_some() && stage != Some(Stage::Failed(group));
             // With the setting, the next id continues without it.
             let may_be_left_out =
@@ -176,7 +177,7 @@ fn not_taken_over(tuple: Tuple, owner: &Owner) -> Option<String> {
         }
     };
     let other = match stage {
-        Some(Stage::Failed(group)) if tuple.copy_state().last_owner != LastOwner::Node(group) => {
+        Some(Stage::Failed(group)) if tuple.copy_state().last_holder != LastHolder::Node(group) => {
             Some(format!("group {group} unreachable"))
         }
         Some(Stage::Opening(_)) if !is_cause => Some("attempt not completed".into()),

@@ -38,7 +38,7 @@ fn next_id_of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> i64 {
 pub fn of_sequence(shard: Option<i32>, seq: Option<Regclass>) -> Result<i64, Error> {
     let shard = arguments::shard_not_null(shard)?;
     let Regclass(sequence) = not_null(seq, "sequence")?;
-    generator::next_id(shard, given(sequence, Epoch::ORIGINAL, CopyPolicy::Owner))
+    generator::next_id(shard, given(sequence, Epoch::ORIGINAL, CopyPolicy::SchemaNode))
 }
 
 #[inline(always)]
@@ -65,7 +65,7 @@ pub fn of_sequence_and_epoch(
     let shard = arguments::shard_not_null(shard)?;
     let Regclass(sequence) = not_null(seq, "sequence")?;
     let epoch = arguments::epoch(not_null(epoch, "epoch")?)?;
-    generator::next_id(shard, given(sequence, epoch, CopyPolicy::Owner))
+    generator::next_id(shard, given(sequence, epoch, CopyPolicy::SchemaNode))
 }
 
 #[pg_extern(sql = false)]

@@ -146,24 +146,24 @@ fn cache_origin(key: (Oid, u16), origin: Cached<OriginOfTable>) {
 /// # Errors
 ///
 /// The rows of the table are replicated to several nodes, where the trigger runs on each of them;
-/// or the table is not placed with its schema, and this node is not the owner. Or those of
+/// or the table is not placed with its schema, and this node does not own it. Or those of
 /// [`lookup::beside`].
 fn look_up_origin(table: Oid, shard: Shard, column: &str) -> Result<OriginOfTable, Error> {
     let beside = lookup::beside(table, shard)?.map(|definition| definition.sequence);
     let of_policy = |policy| Ok(OriginOfTable { beside, policy });
     if !catalog::has_citus() {
-        return of_policy(CopyPolicy::Owner);
+        return of_policy(CopyPolicy::SchemaNode);
     }
     let (rows, table_of_user) = placement::rows_of(table);
     match rows {
         RowPlacement::Replicated => {
             Err(Error::TableReplicated { table: names::relation(table_of_user) })
         }
-        RowPlacement::Local => of_policy(CopyPolicy::Owner),
+        RowPlacement::Local => of_policy(CopyPolicy::SchemaNode),
         RowPlacement::OfTable => {
             let sequence = beside.map_or_else(|| lookup::sequence_of(shard), Ok)?;
-            if placement::owner_of(sequence.oid).is_here() {
-                return of_policy(CopyPolicy::Owner);
+            if placement::of(sequence.oid).is_here() {
+                return of_policy(CopyPolicy::SchemaNode);
             }
             let (table, shard) = (names::relation(table_of_user), shard.number());
             Err(Error::TablePlacedElsewhere { table, shard, column: quote_identifier(column) })
@@ -174,7 +174,7 @@ fn look_up_origin(table: Oid, shard: Shard, column: &str) -> Result<OriginOfTabl
             let may_take_over = beside
                 .zip(owner)
                 .is_some_and(|(sequence, owner)| roles::may_set(sequence.oid, owner));
-            of_policy(if may_take_over { CopyPolicy::RowNode } else { CopyPolicy::Owner })
+            of_policy(if may_take_over { CopyPolicy::RowNode } else { CopyPolicy::SchemaNode })
         }
     }
 }
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn cache_of_origins_has_a_limit() {
-        let origin = OriginOfTable { beside: None, policy: CopyPolicy::Owner };
+        let origin = OriginOfTable { beside: None, policy: CopyPolicy::SchemaNode };
         for table in 0..200_000 {
             cache_origin((Oid::from(table), 5), Cached::new(invalidation::count(), origin));
             assert!(ORIGINS.with_borrow(FxHashMap::len) <= ORIGINS_MAX);

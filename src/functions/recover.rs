@@ -35,10 +35,10 @@ fn recover_shard(
     prevent_if_read_only("recover_shard()");
     let sequence = lookup::lock_sequence_of(shard)?;
     roles::check_may_set(sequence.oid)?;
-    if !placement::owner_of(sequence.oid).is_here() {
+    if !placement::of(sequence.oid).is_here() {
         return Ok(None);
     }
-    match takeover::take_over(sequence, CopyPolicy::Owner, i64::MIN) {
+    match takeover::take_over(sequence, CopyPolicy::SchemaNode, i64::MIN) {
         Err(error) if takeover::is_recoverable(&error) => {}
         result => return Ok(result.map(|()| None)?),
     }
@@ -46,7 +46,7 @@ fn recover_shard(
     Ok(Some(layout::id_of(generator::advance(sequence, above)?, shard)))
 }
 
-/// The value above which a shard, and any other shard of its sequence, continues if its last owner
+/// The value above which a shard, and any other shard of its sequence, continues if its last holder
 /// is lost. The caller sets how names are resolved, and limits the wait for locks.
 pub fn above_known(shard: Shard, sequence: IdSequence, own_schema: Oid) -> Result<i64, Error> {
     roles::check_may_set(sequence.oid)?;

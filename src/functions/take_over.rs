@@ -38,11 +38,11 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 /// `take_over_shards(recover)`. Each shard has the reason if its sequence could not be taken over.
 /// The first `next_id` on the new node does the same for one shard. With `recover` a sequence whose
-/// last owner is lost continues as with `recover_shard`.
+/// last holder is lost continues as with `recover_shard`.
 ///
 /// A command to another node is about many sequences. Sequences that are taken over stay so if the
 /// transaction is rolled back. Without Citus it opens the closed sequences that do not record
-/// another node as the last owner.
+/// another node as the last holder.
 ///
 /// Errors are returned as reasons, unless the transaction is read-only, the server is a standby,
 /// or the call is canceled.
@@ -97,7 +97,7 @@ fn take_over_shards(
 /// Why a sequence could not be taken over.
 struct Failure {
     reason: String,
-    /// Whether the reason is that the last owner is lost.
+    /// Whether the reason is that the last holder is lost.
     is_owner_lost: bool,
 }
 
@@ -119,14 +119,14 @@ struct Call {
 
 impl Call {
     /// Takes these sequences over, all as one role, and with the extension's schema recovers those
-    /// whose last owner is lost. Returns the failure of each.
+    /// whose last holder is lost. Returns the failure of each.
     fn take_over_or_recover(
         &mut self,
         shards: &[(Shard, IdSequence)],
         own_schema: Option<Oid>,
     ) -> Vec<Option<Failure>> {
         let wanted: Vec<_> = shards.iter().map(|(_, sequence)| (*sequence, i64::MIN)).collect();
-        let mut failures = self.take_over(&wanted, CopyPolicy::Owner);
+        let mut failures = self.take_over(&wanted, CopyPolicy::SchemaNode);
         let Some(own_schema) = own_schema else { return failures };
         let mut lost = vec![];
         for (&(shard, sequence), failure) in shards.iter().zip(&mut failures) {
@@ -139,7 +139,7 @@ impl Call {
             }
         }
         let (wanted, lost): (Vec<_>, Vec<_>) = lost.into_iter().unzip();
-        let results = self.take_over(&wanted, CopyPolicy::OwnerWithFloor);
+        let results = self.take_over(&wanted, CopyPolicy::SchemaNodeWithFloor);
         lost.into_iter().zip(results).for_each(|(failure, result)| *failure = result);
         failures
     }

@@ -38,10 +38,10 @@ pub struct IdSequence {
 pub enum CopyPolicy {
     /// The copy on the node that owns the schema, after that node has taken the sequence over from
     /// all other nodes.
-    Owner,
+    SchemaNode,
     /// The same, for a caller that passes how far the sequence has advanced. So it also works if
     /// the node that recorded this is lost.
-    OwnerWithFloor,
+    SchemaNodeWithFloor,
     /// The copy on the node that stores the row. That node owns the schema, but during a move its
     /// own catalogs may not show that yet.
     RowNode,
@@ -56,11 +56,14 @@ pub enum CopyPolicy {
 impl CopyPolicy {
     /// Whether the copy must be open. At most one copy of a sequence is.
     pub fn needs_open(self) -> bool {
-        matches!(self, CopyPolicy::Owner | CopyPolicy::OwnerWithFloor | CopyPolicy::RowNode)
+        matches!(
+            self,
+            CopyPolicy::SchemaNode | CopyPolicy::SchemaNodeWithFloor | CopyPolicy::RowNode
+        )
     }
 
     /// Whether the node must own the schema by its own catalogs.
     pub fn needs_placement(self) -> bool {
-        matches!(self, CopyPolicy::Owner | CopyPolicy::OwnerWithFloor)
+        matches!(self, CopyPolicy::SchemaNode | CopyPolicy::SchemaNodeWithFloor)
     }
 }

@@ -20,21 +20,21 @@ use std::cell::Cell;
 pub const COORDINATOR: i32 = 0;
 
 /// The placement of a sequence, by the present state of Citus's catalogs.
-pub struct Owner {
+pub struct SequencePlacement {
     /// The group of this node.
     pub group: i32,
     /// The group of the node that owns the schema; `None` if the sequence has no copies.
-    pub owner: Option<i32>,
-    /// Whether the owner is the node that has the schema's tables. Otherwise it is the coordinator.
+    pub placed_on: Option<i32>,
+    /// Whether that node has the schema's tables. Otherwise it is the coordinator.
     pub is_of_schema: bool,
     /// In a distributed schema: the colocation of the schema, and the sequence's name. All nodes
     /// use the same number, whatever name they have for the schema.
     pub in_colocation: Option<(i32, String)>,
 }
 
-impl Owner {
+impl SequencePlacement {
     pub fn is_here(&self) -> bool {
-        self.owner.is_none_or(|owner| owner == self.group)
+        self.placed_on.is_none_or(|group| group == self.group)
     }
 }
 
@@ -97,10 +97,10 @@ pub fn local_group() -> i32 {
 fn look_up(sequence: Oid) -> Result<(), Error> {
     let count = invalidation::settled_count();
     check_version()?;
-    let Owner { group, owner, is_of_schema, .. } = owner_by_catalogs(sequence);
-    let placement = owner.map_or(Placement::Local, |owner| Placement::Copy {
+    let SequencePlacement { group, placed_on, is_of_schema, .. } = by_catalogs(sequence);
+    let placement = placed_on.map_or(Placement::Local, |placed_on| Placement::Copy {
         group,
-        is_here: owner == group,
+        is_here: placed_on == group,
         is_of_schema,
     });
     cache::set_placement(sequence, Some(Cached::new(count, placement)));
@@ -147,22 +147,17 @@ fn check_again(sequence: Oid) -> Result<(), Error> {
     // The cache may be out of date: without a table in the schema, there is no relation whose
     // invalidation announces a new placement.
     cache::set_placement(sequence, None);
-    let owner = owner_of(sequence);
-    if owner.is_here() { Ok(()) } else { Err(placed_elsewhere(sequence, &owner)) }
+    let placement = of(sequence);
+    if placement.is_here() { Ok(()) } else { Err(placed_elsewhere(sequence, &placement)) }
 }
 
 /// The error for a sequence whose schema another node owns.
-pub fn placed_elsewhere(sequence: Oid, owner: &Owner) -> Error {
+pub fn placed_elsewhere(sequence: Oid, placement: &SequencePlacement) -> Error {
+    let SequencePlacement { group, placed_on, is_of_schema, .. } = *placement;
+    let placed_on = placed_on.unwrap_or(COORDINATOR);
     let name = names::relation(sequence);
-    let home = owner.owner.unwrap_or(COORDINATOR);
-    let node = name_of_owner(owner);
-    Error::PlacedElsewhere {
-        name,
-        node,
-        home,
-        group: owner.group,
-        is_of_schema: owner.is_of_schema,
-    }
+    let node = node_of(placed_on).filter(|_| placed_on != group).map(|node| node.name());
+    Error::PlacedElsewhere { name, node, placed_on, group, is_of_schema }
 }
 
 /// Whether another session has locked one of the catalogs that are read here, so that a query would
@@ -184,12 +179,6 @@ pub fn is_locked() -> bool {
     catalog::has_citus() && CATALOGS.iter().any(is_locked)
 }
 
-/// The name of the node that owns the schema, if that is another node, and in use.
-fn name_of_owner(owner: &Owner) -> Option<String> {
-    let group = owner.owner.unwrap_or(COORDINATOR);
-    node_of(group).filter(|_| group != owner.group).map(|node| node.name())
-}
-
 /// The node of a group, for a message.
 pub fn name_of_group(group: i32) -> String {
     match node_of(group) {
@@ -198,18 +187,23 @@ pub fn name_of_group(group: i32) -> String {
     }
 }
 
-/// The node that owns the schema of a sequence; without Citus this one.
-pub fn owner_of(sequence: Oid) -> Owner {
+/// The placement of a sequence; without Citus that of a sequence without copies.
+pub fn of(sequence: Oid) -> SequencePlacement {
     if catalog::has_citus() {
-        owner_by_catalogs(sequence)
+        by_catalogs(sequence)
     } else {
-        Owner { group: COORDINATOR, owner: None, is_of_schema: false, in_colocation: None }
+        SequencePlacement {
+            group: COORDINATOR,
+            placed_on: None,
+            is_of_schema: false,
+            in_colocation: None,
+        }
     }
 }
 
 /// A subquery for the group of the node that has the tables of a schema, and for one of these
 /// tables. The schema is that of `c`, a row of `pg_class`.
-const OWNER_OF_SCHEMA: &str = "SELECT p.groupid, t.logicalrelid
+const PLACEMENT_OF_SCHEMA: &str = "SELECT p.groupid, t.logicalrelid
      FROM pg_dist_schema AS d JOIN pg_dist_partition AS t USING (colocationid)
      JOIN pg_dist_shard AS s USING (logicalrelid) JOIN pg_dist_placement AS p USING (shardid)
      WHERE d.schemaid = c.relnamespace AND p.shardstate = 1 ORDER BY p.groupid, t.logicalrelid LIMIT 1";
@@ -269,34 +263,34 @@ pub fn is_citus_shard_of() -> &'static str {
     }
 }
 
-/// Reads the owner from Citus's catalogs, and watches the relations that the result depends on. The
-/// owner is the node with the tables of the sequence's schema. If the schema is not distributed or
-/// has no tables, the owner is the coordinator.
-fn owner_by_catalogs(sequence: Oid) -> Owner {
+/// Reads the placement from Citus's catalogs, and watches the relations that the result depends on.
+/// The node with the tables of the sequence's schema owns the schema. If the schema is not
+/// distributed or has no tables, the coordinator does.
+fn by_catalogs(sequence: Oid) -> SequencePlacement {
     guc::with(guc::OWN_SETTINGS, || {
         let query = format!(
             "SELECT coalesce((SELECT groupid FROM pg_dist_local_group), -1),
                     EXISTS (SELECT FROM pg_dist_object
                             WHERE classid = 'pg_class'::regclass AND objid = $1 AND objsubid = 0),
-                    home.groupid, (SELECT colocationid FROM pg_dist_schema WHERE schemaid = c.relnamespace), c.relname::text,
-                    home.logicalrelid::oid, 'pg_dist_local_group'::regclass::oid, 'pg_dist_object'::regclass::oid
+                    placed.groupid, (SELECT colocationid FROM pg_dist_schema WHERE schemaid = c.relnamespace), c.relname::text,
+                    placed.logicalrelid::oid, 'pg_dist_local_group'::regclass::oid, 'pg_dist_object'::regclass::oid
              FROM (VALUES (0)) AS one LEFT JOIN pg_class AS c ON c.oid = $1
-             LEFT JOIN LATERAL ({OWNER_OF_SCHEMA}) AS home ON true"
+             LEFT JOIN LATERAL ({PLACEMENT_OF_SCHEMA}) AS placed ON true"
         );
-        let owner = |row: &Row| {
+        let placement = |row: &Row| {
             [6, 7, 8]
                 .into_iter()
                 .filter_map(|column| row.get(column))
                 .for_each(invalidation::watch);
             let (is_copy, of_schema) = (row.get(2)?, row.get(3));
-            Some(Owner {
+            Some(SequencePlacement {
                 group: row.get(1)?,
-                owner: if is_copy { of_schema.or(Some(COORDINATOR)) } else { None },
+                placed_on: if is_copy { of_schema.or(Some(COORDINATOR)) } else { None },
                 is_of_schema: of_schema.is_some(),
                 in_colocation: row.get(4).zip(row.get(5)),
             })
         };
-        select(&query, &[sequence.into()], owner).pop().expect("a row")
+        select(&query, &[sequence.into()], placement).pop().expect("a row")
     })
 }
 
@@ -310,9 +304,9 @@ pub fn placed_here() -> Option<FxHashMap<Oid, bool>> {
         let query = format!(
             "SELECT c.oid, o.objid IS NOT NULL FROM pg_class AS c LEFT JOIN pg_dist_object AS o
                  ON o.classid = 'pg_class'::regclass AND o.objid = c.oid AND o.objsubid = 0
-             LEFT JOIN LATERAL ({OWNER_OF_SCHEMA}) AS home ON true
+             LEFT JOIN LATERAL ({PLACEMENT_OF_SCHEMA}) AS placed ON true
              WHERE c.relkind = 'S' AND (o.objid IS NULL
-                 OR coalesce(home.groupid, {COORDINATOR}) = (SELECT groupid FROM pg_dist_local_group))"
+                 OR coalesce(placed.groupid, {COORDINATOR}) = (SELECT groupid FROM pg_dist_local_group))"
         );
         Some(select(&query, &[], |row| row.get(1).zip(row.get(2))).into_iter().collect())
     })

@@ -11,7 +11,7 @@ use crate::sequence::check::{check, lock_for_transaction};
 use crate::sequence::page::{self, Outcome, SequencePage};
 use crate::sequence::refusal::Refusal;
 use crate::sequence::{CopyPolicy, IdSequence};
-use instagram_id_core::copy::{Attempt, CopyState, LastOwner};
+use instagram_id_core::copy::{Attempt, CopyState, LastHolder};
 use instagram_id_core::hlc::Wait;
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{Oid, XLogRecPtr};
@@ -136,7 +136,7 @@ fn act_on_page<T: Copy>(
 /// never moves the sequence back, logs WAL ahead of the clock as [`take`] does, and ignores
 /// MINVALUE.
 pub fn advance(sequence: IdSequence, value: i64) -> Result<i64, Refusal> {
-    act_on_page(sequence.oid, CopyPolicy::OwnerWithFloor, true, |page, cached| {
+    act_on_page(sequence.oid, CopyPolicy::SchemaNodeWithFloor, true, |page, cached| {
         page.advance_to(sequence.epoch, value, cached)
     })
 }
@@ -158,12 +158,12 @@ pub fn begin_opening(
 }
 
 /// Records in a copy that is being opened that the other copies have issued values below `floor`,
-/// and flushes this; with `taker` also that node as the owner. Returns false if another node has
+/// and flushes this; with `taker` also that node as the last holder. Returns false if another node has
 /// closed the copy since [`begin_opening`].
 pub fn raise_floor(
     sequence: IdSequence,
     policy: CopyPolicy,
-    taker: Option<LastOwner>,
+    taker: Option<LastHolder>,
     attempt: Attempt,
     floor: i64,
 ) -> Result<bool, Refusal> {
@@ -197,7 +197,7 @@ pub fn give_up(sequence: Oid, unreached: i32) -> Result<(), Refusal> {
 }
 
 /// Closes a copy because another node attempts to open its own, flushes this, and returns the state
-/// of the copy. The recorded last owner stays the same until [`record_owner`]. Requires UPDATE on
+/// of the copy. The recorded last holder stays the same until [`record_holder`]. Requires UPDATE on
 /// the sequence.
 pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {
     act_on_page(sequence, CopyPolicy::Close, true, |page, cached| {
@@ -210,14 +210,14 @@ pub fn close(sequence: Oid, attempt: Attempt) -> Result<CopyState, Refusal> {
 /// Records the node that takes the sequence over, and the value above which it begins, and flushes
 /// this. Returns false, and changes nothing, if the copy is no longer closed for that attempt.
 /// Requires UPDATE on the sequence.
-pub fn record_owner(
+pub fn record_holder(
     sequence: Oid,
-    owner: LastOwner,
+    holder: LastHolder,
     attempt: Attempt,
     floor: i64,
 ) -> Result<bool, Refusal> {
     act_on_page(sequence, CopyPolicy::Close, true, |page, cached| {
-        Ok(page.write_and_flush(page.data().record_owner(owner, attempt, floor), cached))
+        Ok(page.write_and_flush(page.data().record_holder(holder, attempt, floor), cached))
     })
 }
 

@@ -1276,7 +1276,7 @@ fn a_role_that_defines_the_number_does_not_stop_inserts() {
 }
 
 /// With the setting, a node that has no part in a move can be down, and ids continue by themselves
-/// above those in the tables after the last owner was removed.
+/// above those in the tables after the last holder was removed.
 #[test]
 fn ids_continue_without_lost_nodes_with_the_setting() {
     let cluster = Cluster::start(3);
@@ -1302,7 +1302,7 @@ fn ids_continue_without_lost_nodes_with_the_setting() {
     let started = Instant::now();
     ids.extend(column(&mut client, INSERT));
     println!("first id while a third node is down: {:?}", started.elapsed());
-    assert!(lead(&mut client, ids[1]) < 1.0, "as after the loss of the last owner");
+    assert!(lead(&mut client, ids[1]) < 1.0, "as after the loss of the last holder");
     cluster.nodes[third].launch();
     ids.extend(column(
         &mut client,
@@ -1315,7 +1315,7 @@ fn ids_continue_without_lost_nodes_with_the_setting() {
     cluster.disable_and_remove(target, home);
     let started = Instant::now();
     ids.extend(column(&mut client, INSERT));
-    println!("first id without the last owner: {:?}", started.elapsed());
+    println!("first id without the last holder: {:?}", started.elapsed());
     check_unique_and_increasing(&[ids]);
 }
 

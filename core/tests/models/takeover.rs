@@ -1,7 +1,7 @@
 //! A model of the nodes of a Citus cluster, which take a sequence over from each other.
 //!
 //! The code of the extension determines the tuple that each step writes ([`Tuple::close`] and the
-//! other steps), whether a copy may be opened ([`check_last_owners`]), and the next value
+//! other steps), whether a copy may be opened ([`check_last_holders`]), and the next value
 //! ([`hlc::next`], [`hlc::durability`]). The model adds:
 //!
 //! - the lock on a page: each step on one copy is atomic
@@ -20,16 +20,16 @@
 //! nodes, and `nextval` on a closed copy.
 //!
 //! In some scenarios the nodes continue without lost nodes, as a setting allows. Then an attempt
-//! needs the coordinator, and the nodes that the copies record as the last owner, and no other
-//! node. If the last owner was removed from the cluster, the node that owns the schema by the
-//! catalogs of the coordinator continues above [`floor_without_owner`]. In these scenarios a
+//! needs the coordinator, and the nodes that the copies record as the last holder, and no other
+//! node. If the last holder was removed from the cluster, the node that owns the schema by the
+//! catalogs of the coordinator continues above [`floor_without_holder`]. In these scenarios a
 //! removed node that has not received the last move still generates ids, which must not be repeated
 //! but can be out of order. In all others it generates none.
 
 use crate::checker::{Protocol, Size};
 use instagram_id_core::copy::{
-    Attempt, CopyState, LastOwner, Mark, OwnerProblem, Stage, Tuple, check_last_owners,
-    first_of_range, floor_above, floor_without_owner, unreported_owners,
+    Attempt, CopyState, HolderProblem, LastHolder, Mark, Stage, Tuple, check_last_holders,
+    first_of_range, floor_above, floor_without_holder, unreported_holders,
 };
 use instagram_id_core::hlc::{self, Next, WARN_AHEAD_MS};
 use stateright::{Model, Property};
@@ -44,7 +44,7 @@ const CLOCKS: [[i64; 3]; 3] =
 const NEW_GROUP: i32 = 10;
 /// The node of the coordinator.
 const COORDINATOR: usize = 0;
-/// How far `advance_shard` moves a sequence: by more than the margin of [`floor_without_owner`].
+/// How far `advance_shard` moves a sequence: by more than the margin of [`floor_without_holder`].
 const AN_HOUR: i64 = hlc::first_of(3_600_000);
 
 // The properties.
@@ -52,32 +52,33 @@ const INCREASING: &str = "each id is greater than every acknowledged id";
 const UNIQUE: &str = "no id is issued twice";
 const EXCLUSIVE: &str = "at most one copy is open";
 const BOUNDED: &str = "no copy is ahead of the ids and clocks by more than the margin";
-const AVAILABLE: &str = "the owner can generate ids again, greater than every acknowledged id";
+const AVAILABLE: &str =
+    "the node that owns the schema can generate ids again, greater than every acknowledged id";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The new owner is recorded already when the copies are closed.
-    OwnerRecordedAtOnce,
+    /// The new holder is recorded already when the copies are closed.
+    HolderRecordedAtOnce,
     /// A node opens its copy, even if the mark of its attempt was overwritten.
     MarkNotChecked,
-    /// A node flushes neither the closing of its copy nor the new owner that it records.
+    /// A node flushes neither the closing of its copy nor the new holder that it records.
     CloseNotFlushed,
-    /// A node flushes the closing of its copy, but not the new owner that it records.
-    OwnerNotFlushed,
+    /// A node flushes the closing of its copy, but not the new holder that it records.
+    HolderNotFlushed,
     /// A node opens its copy without recording how far the other copies have advanced.
     FloorNotRaised,
-    /// A node opens its copy, although the last owner is not among the nodes that answered.
-    OwnersNotChecked,
-    /// A node records the owner in a copy that is no longer closed for that attempt.
+    /// A node opens its copy, although the last holder is not among the nodes that answered.
+    HoldersNotChecked,
+    /// A node records the holder in a copy that is no longer closed for that attempt.
     RecordedForAnyAttempt,
-    /// The other nodes do not record the new owner.
-    OwnerNotRecorded,
-    /// A node opens its copy, although that of the last owner was created anew.
+    /// The other nodes do not record the new holder.
+    HolderNotRecorded,
+    /// A node opens its copy, although that of the last holder was created anew.
     NewCopyTrusted,
     /// A node opens its copy, although another node has not answered.
     SilentNodeIgnored,
     /// A session generates ids from a closed copy, because the catalogs of its node name that node
-    /// as the owner.
+    /// as the holder.
     BeliefTrusted,
     /// A node uses a copy that was created when the node had another group number.
     NumberIgnored,
@@ -85,17 +86,17 @@ pub enum Fault {
     OldCopyRefusesToClose,
 
     // Faults of the setting.
-    /// A node continues without the last owner right above what it knows.
+    /// A node continues without the last holder right above what it knows.
     NoMargin,
     /// It does so without the ids in the tables.
     TablesNotRead,
     /// It does so although it does not own the schema by the catalogs of the coordinator.
     PlacementNotChecked,
-    /// It does so although the last owner is still in the cluster.
-    UnreachableOwnerSkipped,
+    /// It does so although the last holder is still in the cluster.
+    UnreachableHolderSkipped,
     /// A node opens its copy without the coordinator.
     CoordinatorSkipped,
-    /// The other nodes do not record the value above which the new owner begins.
+    /// The other nodes do not record the value above which the new holder begins.
     FloorNotRecorded,
     /// Each attempt adds the margin to the value of the one before.
     MarginRepeated,
@@ -138,9 +139,9 @@ enum Opener {
     Raising {
         attempt: Attempt,
         floor: i64,
-        taker: Option<LastOwner>,
+        taker: Option<LastHolder>,
     },
-    /// Waits until all other nodes have recorded the new owner.
+    /// Waits until all other nodes have recorded the new holder.
     Recording {
         attempt: Attempt,
         asked: Vec<usize>,
@@ -163,8 +164,8 @@ struct Node {
     flushed: Tuple,
     /// Whether the last record was logged ahead of the page.
     is_covered: bool,
-    /// The owner of the schema, by this node's catalogs.
-    owner: i32,
+    /// The group of the node that owns the schema, by this node's catalogs.
+    placed_on: i32,
     opener: Opener,
     /// The other nodes of the cluster when the attempt began.
     others: Vec<usize>,
@@ -177,7 +178,7 @@ struct Node {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Request {
     Close,
-    RecordOwner,
+    RecordHolder,
 }
 
 /// A request that one node has sent to another.
@@ -188,7 +189,7 @@ pub struct Message {
     request: Request,
     for_group: i32,
     attempt: Attempt,
-    /// The value above which the new owner begins.
+    /// The value above which the new holder begins.
     floor: i64,
 }
 
@@ -196,8 +197,8 @@ pub struct Message {
 pub struct State {
     nodes: Vec<Node>,
     messages: Vec<Message>,
-    /// The owner of the schema since the last committed move.
-    owner: i32,
+    /// The group of the node that owns the schema since the last committed move.
+    placed_on: i32,
     last_attempt: i32,
     budget: Budget,
     /// The greatest acknowledged value.
@@ -261,7 +262,7 @@ impl fmt::Display for Action {
                 write!(f, "node {to} closes its copy for node {from}")
             }
             Action::Deliver(_, Message { from, to, .. }) => {
-                write!(f, "node {to} records node {from} as the owner")
+                write!(f, "node {to} records node {from} as the holder")
             }
             Action::Raise(n) => {
                 write!(f, "node {n} records in its copy how far the other copies have advanced")
@@ -300,7 +301,7 @@ impl Node {
             logged,
             flushed,
             is_covered,
-            owner: 0,
+            placed_on: 0,
             opener,
             others,
             given_floor: None,
@@ -366,7 +367,7 @@ impl State {
 
     /// Whether the node owns the schema, by its own catalogs.
     fn believes(&self, n: usize) -> bool {
-        self.nodes[n].group == Some(self.nodes[n].owner)
+        self.nodes[n].group == Some(self.nodes[n].placed_on)
     }
 
     fn is_open(&self, n: usize, fault: Option<Fault>) -> bool {
@@ -412,15 +413,15 @@ impl State {
         let node = &mut self.nodes[n];
         let own = node.page.copy_state();
         let Some(mut opening) = node.page.begin_opening(true, attempt) else { return };
-        if fault == Some(Fault::OwnerRecordedAtOnce) {
-            let last_owner = LastOwner::Node(node.group.expect("it is part of the cluster"));
-            opening.log_cnt = Mark { last_owner, stage: Stage::Opening(attempt) }.to_log_cnt();
+        if fault == Some(Fault::HolderRecordedAtOnce) {
+            let last_holder = LastHolder::Node(node.group.expect("it is part of the cluster"));
+            opening.log_cnt = Mark { last_holder, stage: Stage::Opening(attempt) }.to_log_cnt();
         }
         node.write(opening, false);
         let asked = self.others(n);
         self.nodes[n].others = asked.clone();
         self.send(n, &asked, Request::Close, attempt, 0);
-        let is_confirmed = n == COORDINATOR && self.nodes[n].group == Some(self.owner);
+        let is_confirmed = n == COORDINATOR && self.nodes[n].group == Some(self.placed_on);
         let copies = vec![];
         self.nodes[n].opener = Opener::Closing { attempt, own, asked, copies, is_confirmed };
         self.after_answer(n, fault);
@@ -456,20 +457,20 @@ impl State {
             true => Some(own.next_value),
             false => copies.iter().find(|(of_node, _)| *of_node == of).map(|(_, c)| c.next_value),
         };
-        let problem = check_last_owners(&all, given_floor.is_some(), reported, |_| false);
-        let lost = unreported_owners(&all, reported);
+        let problem = check_last_holders(&all, given_floor.is_some(), reported, |_| false);
+        let lost = unreported_holders(&all, reported);
         let floor = given_floor.unwrap_or(own.next_value);
         let known = copies.iter().map(|(_, copy)| copy.next_value).fold(floor, i64::max);
         let floor = match problem {
             Ok(()) => Some((known, None)),
-            Err(_) if fault == Some(Fault::OwnersNotChecked) => Some((known, None)),
-            Err(OwnerProblem::Replaced(_)) if fault == Some(Fault::NewCopyTrusted) => {
+            Err(_) if fault == Some(Fault::HoldersNotChecked) => Some((known, None)),
+            Err(HolderProblem::Replaced(_)) if fault == Some(Fault::NewCopyTrusted) => {
                 Some((known, None))
             }
-            Err(OwnerProblem::Lost(_))
+            Err(HolderProblem::Lost(_))
                 if is_confirmed || fault == Some(Fault::PlacementNotChecked) =>
             {
-                let taker = LastOwner::Node(group);
+                let taker = LastHolder::Node(group);
                 self.floor_without(&lost, n, &all, fault).map(|above| (above, Some(taker)))
             }
             Err(_) => None,
@@ -480,7 +481,7 @@ impl State {
         };
     }
 
-    /// With the setting, the value above which a node continues without the last owners.
+    /// With the setting, the value above which a node continues without the last holders.
     fn floor_without(
         &self,
         lost: &[i32],
@@ -489,7 +490,7 @@ impl State {
         fault: Option<Fault>,
     ) -> Option<i64> {
         let is_removed = self.members().all(|member| !lost.contains(&self.group(member)));
-        if !self.continues || !is_removed && fault != Some(Fault::UnreachableOwnerSkipped) {
+        if !self.continues || !is_removed && fault != Some(Fault::UnreachableHolderSkipped) {
             return None;
         }
         let newest = match fault {
@@ -502,7 +503,7 @@ impl State {
             Some(Fault::NoMargin) => {
                 Some(known.max(newest.saturating_add(1)).max(hlc::first_of(self.clocks[n])))
             }
-            _ => Some(floor_without_owner(copies, lost, floor, newest, self.clocks[n])),
+            _ => Some(floor_without_holder(copies, lost, floor, newest, self.clocks[n])),
         }
     }
 
@@ -524,11 +525,11 @@ impl State {
             self.nodes[n].opener = Opener::Idle;
             return;
         }
-        if fault == Some(Fault::OwnerNotRecorded) {
+        if fault == Some(Fault::HolderNotRecorded) {
             asked.clear();
         }
         let recorded = if fault == Some(Fault::FloorNotRecorded) { 0 } else { floor };
-        self.send(n, &asked, Request::RecordOwner, attempt, recorded);
+        self.send(n, &asked, Request::RecordHolder, attempt, recorded);
         self.nodes[n].opener = Opener::Recording { attempt, asked };
         self.after_answer(n, fault);
     }
@@ -553,7 +554,7 @@ impl State {
         // A node refuses a request for a group without a node.
         let is_known = self.members().any(|n| self.nodes[n].group == Some(*for_group));
         let node = &mut self.nodes[*to];
-        let owner = LastOwner::node(*for_group).expect("a small number");
+        let holder = LastHolder::node(*for_group).expect("a small number");
         let state = node.page.copy_state();
         let mut is_recorded = false;
         let refuses = fault == Some(Fault::OldCopyRefusesToClose) && !node.is_usable(None);
@@ -562,38 +563,38 @@ impl State {
             _ if !is_known => {}
             Request::Close => {
                 let mut closed = node.page.close(*attempt);
-                if fault == Some(Fault::OwnerRecordedAtOnce) {
-                    // The copy stays closed for the attempt. Otherwise RecordOwner would fail.
-                    let recorded = closed.record_owner(owner, *attempt, 0).expect("just closed");
+                if fault == Some(Fault::HolderRecordedAtOnce) {
+                    // The copy stays closed for the attempt. Otherwise RecordHolder would fail.
+                    let recorded = closed.record_holder(holder, *attempt, 0).expect("just closed");
                     closed = recorded.close(*attempt);
                 }
                 node.write(closed, fault != Some(Fault::CloseNotFlushed));
             }
-            Request::RecordOwner => {
-                let mut recorded = node.page.record_owner(owner, *attempt, *floor);
+            Request::RecordHolder => {
+                let mut recorded = node.page.record_holder(holder, *attempt, *floor);
                 if fault == Some(Fault::RecordedForAnyAttempt) {
-                    recorded = node.page.close(*attempt).record_owner(owner, *attempt, *floor);
+                    recorded = node.page.close(*attempt).record_holder(holder, *attempt, *floor);
                 }
                 is_recorded = recorded.is_some();
                 if let Some(recorded) = recorded {
-                    let is_flushed = ![Some(Fault::CloseNotFlushed), Some(Fault::OwnerNotFlushed)]
+                    let is_flushed = ![Some(Fault::CloseNotFlushed), Some(Fault::HolderNotFlushed)]
                         .contains(&fault);
                     node.write(recorded, is_flushed);
                 }
             }
         }
         let group = node.group;
-        let owner_of_schema = self.owner;
+        let placed_on = self.placed_on;
         match (&mut self.nodes[*from].opener, request) {
             (Opener::Closing { attempt: of, asked, copies, is_confirmed, .. }, Request::Close)
                 if of == attempt && asked.contains(to) && is_known =>
             {
                 asked.retain(|n| n != to);
-                *is_confirmed |= *to == COORDINATOR && owner_of_schema == *for_group;
+                *is_confirmed |= *to == COORDINATOR && placed_on == *for_group;
                 copies.push((group.expect("it has answered"), state));
                 copies.sort_by_key(|(group, _)| *group);
             }
-            (Opener::Recording { attempt: of, asked }, Request::RecordOwner)
+            (Opener::Recording { attempt: of, asked }, Request::RecordHolder)
                 if of == attempt && asked.contains(to) =>
             {
                 asked.retain(|n| n != to);
@@ -613,16 +614,17 @@ impl State {
         self.messages.retain(|message| message.to != n);
     }
 
-    /// Whether the owner gets an id that is greater than every acknowledged id, if nothing else
+    /// Whether the node that owns the schema gets an id that is greater than every acknowledged id, if nothing else
     /// fails. If a node was removed, the user passes the greatest acknowledged id to
     /// `advance_shard`, except with the setting. The same if a node has lost its disk.
     fn can_continue(&self, fault: Option<Fault>) -> bool {
         let mut state = self.clone();
         state.deliver_all(fault);
         for node in &mut state.nodes {
-            (node.owner, node.opener, node.given_floor) = (self.owner, Opener::Idle, None);
+            (node.placed_on, node.opener, node.given_floor) = (self.placed_on, Opener::Idle, None);
         }
-        let Some(n) = state.members().find(|n| state.nodes[*n].group == Some(state.owner)) else {
+        let Some(n) = state.members().find(|n| state.nodes[*n].group == Some(state.placed_on))
+        else {
             return false;
         };
         let is_complete = (0..).zip(&state.nodes).all(|(group, node)| node.group == Some(group));
@@ -665,11 +667,11 @@ impl Takeover {
     /// id. The other copies are closed.
     fn start(clocks: [i64; 3], count: usize, budget: Budget) -> State {
         let nodes = (0..count).map(|n| Node::new(n as i32)).collect();
-        let (messages, owner, last_attempt) = (vec![], 0, 0);
+        let (messages, placed_on, last_attempt) = (vec![], 0, 0);
         let mut state = State {
             nodes,
             messages,
-            owner,
+            placed_on,
             last_attempt,
             budget,
             acknowledged: 0,
@@ -683,14 +685,14 @@ impl Takeover {
         let first = Attempt::new(0).expect("a small number");
         let opening = state.nodes[0].page.begin_opening(true, first).expect("closed");
         let begins_at = floor_above(0);
-        let owner = LastOwner::Node(0);
+        let holder = LastHolder::Node(0);
         let raised = opening.raise_floor(None, first, begins_at).expect("just marked");
         state.nodes[0].write(raised, true);
         state.nodes[0].open(begins_at, clocks[0]);
         state.generate(0);
         for n in 1..count {
             let closed = state.nodes[n].page.close(first);
-            let recorded = closed.record_owner(owner, first, begins_at).expect("just closed");
+            let recorded = closed.record_holder(holder, first, begins_at).expect("just closed");
             state.nodes[n].write(recorded, true);
         }
         state
@@ -698,16 +700,16 @@ impl Takeover {
 
     fn start_in_disagreement(clocks: [i64; 3], budget: Budget) -> State {
         let mut state = Self::start(clocks, 3, budget);
-        state.owner = 2;
-        (0..).zip(&mut state.nodes).for_each(|(group, node)| node.owner = group);
+        state.placed_on = 2;
+        (0..).zip(&mut state.nodes).for_each(|(group, node)| node.placed_on = group);
         state
     }
 
     /// With the setting. Node 1 owns the schema and has generated an id.
     fn start_with_setting(clocks: [i64; 3], count: usize, budget: Budget) -> State {
         let mut state = Self::start(clocks, count, budget);
-        (state.owner, state.continues) = (1, true);
-        state.nodes.iter_mut().for_each(|node| node.owner = 1);
+        (state.placed_on, state.continues) = (1, true);
+        state.nodes.iter_mut().for_each(|node| node.placed_on = 1);
         state.begin(1, None);
         state.deliver_all(None);
         state.raise(1, None);
@@ -731,7 +733,7 @@ impl Takeover {
                 if may_begin {
                     actions.push(Action::Begin(n));
                     // As documented, only after a node was lost and generates no more ids.
-                    if node.group == Some(state.owner)
+                    if node.group == Some(state.placed_on)
                         && (state.members().count() < state.nodes.len() || state.has_lost_disk)
                         && self.start.budget.late_ids == 0
                     {
@@ -770,7 +772,7 @@ impl Takeover {
                     ..none()
                 },
             ),
-            // A third node is not reached, or the last owner is removed.
+            // A third node is not reached, or the last holder is removed.
             Takeover::start_with_setting(
                 clocks,
                 3,
@@ -827,17 +829,22 @@ impl Model for Takeover {
         let budget = &state.budget;
         for n in state.members() {
             let node = &state.nodes[n];
-            if budget.moves > 0 && node.is_usable(self.fault) && node.group != Some(state.owner) {
+            if budget.moves > 0 && node.is_usable(self.fault) && node.group != Some(state.placed_on)
+            {
                 actions.push(Action::Move(n));
             }
-            if node.owner != state.owner {
+            if node.placed_on != state.placed_on {
                 actions.push(Action::Learn(n));
             }
             let is_open = state.is_open(n, self.fault) || self.fault == Some(Fault::BeliefTrusted);
             if budget.ids > 0 && state.believes(n) && is_open {
                 actions.push(Action::Generate(n));
             }
-            if budget.leaps > 0 && node.group == Some(state.owner) && state.believes(n) && is_open {
+            if budget.leaps > 0
+                && node.group == Some(state.placed_on)
+                && state.believes(n)
+                && is_open
+            {
                 actions.push(Action::Leap(n));
             }
             self.actions_of_opener(state, n, actions);
@@ -851,7 +858,7 @@ impl Model for Takeover {
                 }
             }
             // You cannot remove the coordinator or the node that owns the schema.
-            if budget.removals > 0 && n > 0 && node.group != Some(state.owner) {
+            if budget.removals > 0 && n > 0 && node.group != Some(state.placed_on) {
                 actions.push(Action::Remove(n));
             }
             if budget.losses > 0 {
@@ -867,7 +874,10 @@ impl Model for Takeover {
                 actions.push(Action::Return { node: n, has_new_copy: true });
             }
             let node = &state.nodes[n];
-            if budget.late_ids > 0 && node.owner == node.created_for && !node.page.is_closed(true) {
+            if budget.late_ids > 0
+                && node.placed_on == node.created_for
+                && !node.page.is_closed(true)
+            {
                 actions.push(Action::GenerateLate(n));
             }
         }
@@ -880,11 +890,11 @@ impl Model for Takeover {
         match action {
             Action::Move(n) => {
                 state.budget.moves -= 1;
-                let newest = state.nodes.iter().find(|node| node.group == Some(state.owner));
+                let newest = state.nodes.iter().find(|node| node.group == Some(state.placed_on));
                 state.nodes[n].newest = newest.map_or(i64::MIN, |node| node.newest);
-                state.owner = state.group(n);
+                state.placed_on = state.group(n);
             }
-            Action::Learn(n) => state.nodes[n].owner = state.owner,
+            Action::Learn(n) => state.nodes[n].placed_on = state.placed_on,
             Action::Generate(n) => {
                 state.budget.ids -= 1;
                 state.generate(n);
@@ -964,9 +974,9 @@ impl Model for Takeover {
                 state.budget.returns -= 1;
                 let group = n as i32 + NEW_GROUP;
                 let node = &mut state.nodes[n];
-                (node.group, node.owner) = (Some(group), state.owner);
+                (node.group, node.placed_on) = (Some(group), state.placed_on);
                 if has_new_copy {
-                    *node = Node { owner: state.owner, ..Node::new(group) };
+                    *node = Node { placed_on: state.placed_on, ..Node::new(group) };
                 }
             }
             Action::LoseDisk(n) => {
@@ -974,7 +984,7 @@ impl Model for Takeover {
                 state.has_lost_disk = true;
                 state.lose_sessions(n);
                 let group = state.group(n);
-                state.nodes[n] = Node { owner: state.owner, ..Node::new(group) };
+                state.nodes[n] = Node { placed_on: state.placed_on, ..Node::new(group) };
             }
         }
         Some(state)
@@ -1047,7 +1057,7 @@ impl Protocol for Takeover {
                     2,
                     Budget { losses: 1, failures: 1, crashes: more, ..base.clone() },
                 ),
-                // Two moves have not reached all catalogs, so each node considers itself the owner.
+                // Two moves have not reached all catalogs, so by its catalogs each node owns the schema.
                 Takeover::start_in_disagreement(
                     clocks,
                     Budget {
@@ -1074,13 +1084,13 @@ impl Protocol for Takeover {
             (
                 AVAILABLE,
                 &[
-                    Fault::OwnerRecordedAtOnce,
+                    Fault::HolderRecordedAtOnce,
                     Fault::MarkNotChecked,
-                    Fault::OwnerNotFlushed,
+                    Fault::HolderNotFlushed,
                     Fault::FloorNotRaised,
-                    Fault::OwnersNotChecked,
+                    Fault::HoldersNotChecked,
                     Fault::RecordedForAnyAttempt,
-                    Fault::OwnerNotRecorded,
+                    Fault::HolderNotRecorded,
                     Fault::NewCopyTrusted,
                     Fault::SilentNodeIgnored,
                     Fault::NumberIgnored,
@@ -1092,7 +1102,7 @@ impl Protocol for Takeover {
                 &[
                     Fault::CloseNotFlushed,
                     Fault::BeliefTrusted,
-                    Fault::UnreachableOwnerSkipped,
+                    Fault::UnreachableHolderSkipped,
                     Fault::CoordinatorSkipped,
                 ],
             ),

@@ -38,7 +38,7 @@ struct Schema {
     name: String,
     /// The node with its tables; `None` after the schema was undistributed, which keeps the copies
     /// of the sequence.
-    home: Option<usize>,
+    placed_on: Option<usize>,
 }
 
 /// Settings of every node.
@@ -93,8 +93,8 @@ impl Emulated {
 
     /// Ids of shard 5 from its node, an hour ahead of the clock.
     pub fn ids_an_hour_ahead(&self, node: usize) -> Vec<i64> {
-        let mut home = self.nodes[node].connect();
-        [AN_HOUR_AHEAD, NEXT_ID].map(|query| crate::one(&mut home, query)).into()
+        let mut client = self.nodes[node].connect();
+        [AN_HOUR_AHEAD, NEXT_ID].map(|query| crate::one(&mut client, query)).into()
     }
 
     fn start_of(workers: usize, start: impl Fn() -> Server + Sync) -> Emulated {
@@ -194,16 +194,16 @@ impl Emulated {
     }
 
     /// Distributes a schema, with its tables on this node.
-    pub fn distribute(&self, schema: &str, home: usize) {
-        self.distribute_together([schema], home);
+    pub fn distribute(&self, schema: &str, placed_on: usize) {
+        self.distribute_together([schema], placed_on);
     }
 
     pub fn distribute_together<S: AsRef<str>>(
         &self,
         schemas: impl IntoIterator<Item = S>,
-        home: usize,
+        placed_on: usize,
     ) {
-        self.decide_moves(schemas, home);
+        self.decide_moves(schemas, placed_on);
         self.members().for_each(|node| self.catch_up(node));
         self.announce_everywhere();
     }
@@ -234,8 +234,8 @@ impl Emulated {
     pub fn decide_move(&self, schema: &str, to: Option<usize>) {
         let mut state = self.state();
         match state.schemas.iter_mut().find(|known| known.name == schema) {
-            Some(known) => known.home = to,
-            None => state.schemas.push(Schema { name: schema.into(), home: to }),
+            Some(known) => known.placed_on = to,
+            None => state.schemas.push(Schema { name: schema.into(), placed_on: to }),
         }
     }
 
@@ -243,7 +243,7 @@ impl Emulated {
     pub fn node_of(&self, schema: &str) -> usize {
         let state = self.state();
         let known = state.schemas.iter().find(|known| known.name == schema);
-        known.and_then(|known| known.home).expect("a distributed schema")
+        known.and_then(|known| known.placed_on).expect("a distributed schema")
     }
 
     /// The nodes in the cluster.
@@ -287,7 +287,7 @@ impl Emulated {
             "DELETE FROM pg_dist_local_group WHERE groupid <> {group};
              INSERT INTO pg_dist_local_group VALUES ({group}) ON CONFLICT DO NOTHING;"
         );
-        for (number, Schema { name, home }) in state.schemas.iter().enumerate() {
+        for (number, Schema { name, placed_on }) in state.schemas.iter().enumerate() {
             let schema =
                 format!("(SELECT oid FROM pg_namespace WHERE nspname = {})", literal(name));
             let _ = write!(
@@ -297,8 +297,8 @@ impl Emulated {
                  UNION ALL SELECT 'pg_proc'::regclass, oid, 0 FROM pg_proc WHERE pronamespace = {schema}
                  UNION ALL SELECT 'pg_namespace'::regclass, {schema}, 0 ON CONFLICT DO NOTHING;"
             );
-            let Some(home) = home else { continue };
-            let (home, first) = (group_of(*home), 102_000 + 1000 * number);
+            let Some(placed_on) = placed_on else { continue };
+            let (placed_on, first) = (group_of(*placed_on), 102_000 + 1000 * number);
             let _ = write!(
                 sql,
                 "INSERT INTO pg_dist_schema VALUES ({schema}, {number} + 1);
@@ -306,7 +306,7 @@ impl Emulated {
                  FROM pg_class WHERE relnamespace = {schema} AND relkind IN ('r', 'p');
                  INSERT INTO pg_dist_shard SELECT logicalrelid, {first} + row_number() OVER (ORDER BY logicalrelid::text), 't'
                  FROM pg_dist_partition WHERE colocationid = {number} + 1;
-                 INSERT INTO pg_dist_placement SELECT shardid, shardid, 1, 0, {home}
+                 INSERT INTO pg_dist_placement SELECT shardid, shardid, 1, 0, {placed_on}
                  FROM pg_dist_shard WHERE shardid > {first} AND shardid <= {first} + 1000;"
             );
         }

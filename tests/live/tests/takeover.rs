@@ -136,7 +136,7 @@ fn close_statement(group: i32) -> String {
 /// LIKE patterns for the command that closes a copy and for the one that records the name of the
 /// new node.
 const CLOSING: &str = r"%.\_close\_sequence(%";
-const NAMING: &str = r"%.\_name\_sequence\_taker(%";
+const RECORDING: &str = r"%.\_record\_sequence\_holder(%";
 
 /// Runs `work`, in which this node waits for the pause, then `meanwhile`, and then ends the pause.
 fn in_pause<T: Send>(
@@ -233,27 +233,27 @@ fn ids_increase_after_moves_between_different_clocks() {
     let mut clients: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
     let mut ids = vec![];
     for round in 0..length(8, 60) {
-        let home = cluster.node_of("insta5");
-        let target = 3 - home;
+        let source = cluster.node_of("insta5");
+        let target = 3 - source;
         // The current node's clock is a minute ahead, and the coordinator's is sometimes a minute
         // behind: more than a move takes.
-        cluster.nodes[home].set_clock(60.0);
+        cluster.nodes[source].set_clock(60.0);
         cluster.nodes[target].set_clock(0.0);
         cluster.nodes[0].set_clock([0.0, -60.0][round % 2]);
-        ids.extend((0..50).map(|_| next_id(&mut clients[home])));
-        ids.extend(column(&mut clients[home], INSERT));
+        ids.extend((0..50).map(|_| next_id(&mut clients[source])));
+        ids.extend(column(&mut clients[source], INSERT));
         // In the middle of a transaction.
-        run(&mut clients[home], ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"][round % 2]);
-        ids.push(next_id(&mut clients[home]));
+        run(&mut clients[source], ["BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ"][round % 2]);
+        ids.push(next_id(&mut clients[source]));
         cluster.move_schema("insta5", target);
-        run(&mut clients[home], NOTICE);
-        let text = is_refused(&mut clients[home], NEXT_ID, "55000");
+        run(&mut clients[source], NOTICE);
+        let text = is_refused(&mut clients[source], NEXT_ID, "55000");
         assert!(text.contains(&cluster.address(target).0), "{text}");
-        run(&mut clients[home], "ROLLBACK");
-        assert!(is_open(&cluster, home), "closed already, which refuses by itself");
+        run(&mut clients[source], "ROLLBACK");
+        assert!(is_open(&cluster, source), "closed already, which refuses by itself");
         ids.push(next_id(&mut clients[target]));
-        assert!(!is_open(&cluster, home), "open in two places");
-        is_refused(&mut clients[home], NEXT_ID, "55000");
+        assert!(!is_open(&cluster, source), "open in two places");
+        is_refused(&mut clients[source], NEXT_ID, "55000");
     }
     check_unique_and_increasing(&[ids]);
 }
@@ -304,24 +304,24 @@ fn recorded_on(cluster: &Emulated, node: usize) -> i64 {
     one(&mut cluster.session(node), query)
 }
 
-/// The server of the last owner is replaced by an empty one, with the same group. Its copy answers,
+/// The server of the last holder is replaced by an empty one, with the same group. Its copy answers,
 /// but is a new one. So ids are refused, on that node as well, until a call says where they
 /// continue.
 #[test]
 fn new_copy_of_the_last_owner_blocks_takeover() {
     let cluster = Emulated::start_with_shard(2);
     let mut ids = vec![];
-    for home in [2, 1] {
+    for target in [2, 1] {
         ids.extend(cluster.ids_an_hour_ahead(1));
         let last = ids[ids.len() - 1];
-        cluster.move_schema("insta5", home);
+        cluster.move_schema("insta5", target);
         let replace = "ALTER SEQUENCE insta5.table_id_seq RESTART";
         run(&mut cluster.nodes[1].connect(), replace);
-        is_blocked(&cluster, &[home, 0, home], 1);
+        is_blocked(&cluster, &[target, 0, target], 1);
         // No row has the ids of an hour ahead.
-        let recovered = one::<i64>(&mut cluster.nodes[home].connect(), "SELECT recover_shard(5)");
+        let recovered = one::<i64>(&mut cluster.nodes[target].connect(), "SELECT recover_shard(5)");
         assert!(recovered > last - (3600 << 33));
-        ids.extend(advance_on(&cluster, home, last + 1000));
+        ids.extend(advance_on(&cluster, target, last + 1000));
         ids.extend([2, 1].map(|node| next_after_move(&cluster, node)));
     }
     check_unique_and_increasing(&[ids]);
@@ -402,7 +402,7 @@ fn nodes_without_a_copy(cluster: &Emulated, ids: &mut Vec<i64>) {
     let address = cluster.address(3).0;
     for ((begin, end), (sqlstates, cause)) in [
         (rename("_close_sequence"), outdated),
-        (rename("_name_sequence_taker"), outdated),
+        (rename("_record_sequence_holder"), outdated),
         (alter("table_id_seq RENAME TO gone", "gone RENAME TO table_id_seq"), missing),
         (alter("table_id_seq OWNER TO evil", "table_id_seq OWNER TO postgres"), missing),
     ] {
@@ -444,9 +444,9 @@ fn sessions_that_must_not_take_over(cluster: &Emulated, ids: &mut Vec<i64>) {
 /// extension's function is not called there, not even when the command is planned.
 fn functions_outside_the_extension(cluster: &Emulated, ids: &mut Vec<i64>) {
     let twins = "
-        CREATE FUNCTION public._close_sequence(seq regclass, for_group int, attempt int, OUT next_value bigint, OUT previous_group int)
+        CREATE FUNCTION public._close_sequence(seq regclass, for_group int, attempt int, OUT next_value bigint, OUT last_holder int)
             IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM trap.spring(); next_value := 0; END';
-        CREATE FUNCTION public._name_sequence_taker(seq regclass, for_group int, attempt int, floor bigint) RETURNS bool
+        CREATE FUNCTION public._record_sequence_holder(seq regclass, for_group int, attempt int, floor bigint) RETURNS bool
             IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM trap.spring(); RETURN true; END';
         RESET ROLE;";
     let node = &cluster.nodes[3];
@@ -636,10 +636,10 @@ fn canceled_attempt_does_not_fail_other_sessions(cluster: &Emulated, ids: &mut V
     cluster.restore_commands(2);
     // No timer is left that would cancel a later statement.
     cluster.move_schema("insta5", 1);
-    let mut home = cluster.nodes[1].connect();
-    run(&mut home, "SET instagram_id.take_over_timeout = '2s'");
-    ids.push(next_id(&mut home));
-    run(&mut home, "SELECT pg_sleep(2.2)");
+    let mut worker = cluster.nodes[1].connect();
+    run(&mut worker, "SET instagram_id.take_over_timeout = '2s'");
+    ids.push(next_id(&mut worker));
+    run(&mut worker, "SELECT pg_sleep(2.2)");
 }
 
 #[test]
@@ -731,7 +731,7 @@ fn ids_increase_after_a_failed_attempt() {
         (CLOSING, Fault::Lose, 0),
         (CLOSING, Fault::Lose, 1),
         (CLOSING, Fault::Lose, 3),
-        (NAMING, Fault::Refuse, 0),
+        (RECORDING, Fault::Refuse, 0),
     ] {
         ids.push(next_on(&cluster, 1));
         cluster.break_commands(2, node, command, fault);
@@ -844,7 +844,7 @@ fn set_continue(cluster: &Emulated) {
 }
 
 /// With the setting, a node that has no part in a move does not stop ids, whether it is down or
-/// hangs. They continue above the ids of the last owner, at once and without a margin.
+/// hangs. They continue above the ids of the last holder, at once and without a margin.
 #[test]
 fn third_node_does_not_block_takeover_with_the_setting() {
     let cluster = Emulated::start_with_shard(4);
@@ -854,18 +854,18 @@ fn third_node_does_not_block_takeover_with_the_setting() {
     cluster.move_schema("insta5", 2);
     ids.extend(column(&mut cluster.nodes[2].connect(), INSERT));
     let gap = (ids[2] >> 23) - (ids[1] >> 23);
-    assert!(gap < 1000, "{gap} ms, as after the loss of the last owner");
+    assert!(gap < 1000, "{gap} ms, as after the loss of the last holder");
     come_back(&cluster, 3);
     // There is time left after two that hang.
     let hanging = [3, 4].map(|node| cluster.nodes[node].hang());
     cluster.decide_move("insta5", Some(1));
     (0..3).for_each(|node| cluster.announce(node));
-    let mut home = cluster.nodes[1].connect();
-    run(&mut home, "SET instagram_id.take_over_timeout = '8s'");
-    ids.push(next_id(&mut home));
+    let mut worker = cluster.nodes[1].connect();
+    run(&mut worker, "SET instagram_id.take_over_timeout = '8s'");
+    ids.push(next_id(&mut worker));
     drop(hanging);
     [3, 4].into_iter().for_each(|node| come_back(&cluster, node));
-    // Those nodes, which do not know the last owner, take part again.
+    // Those nodes, which do not know the last holder, take part again.
     ids.extend([3, 4, 0, 2].map(|node| next_after_move(&cluster, node)));
     check_unique_and_increasing(&[ids]);
 }
@@ -954,7 +954,7 @@ fn schemas_exchange_their_names_during_takeover() {
 }
 
 /// If `nextval` has overwritten the record of the coordinator, a node is not left out: nodes that
-/// were left out before do not know the last owner.
+/// were left out before do not know the last holder.
 fn no_node_is_left_out_without_the_record_of_the_coordinator(
     cluster: &Emulated,
     ids: &mut Vec<i64>,
@@ -978,7 +978,7 @@ fn no_node_is_left_out_without_the_record_of_the_coordinator(
     ids.push(next_on(cluster, 2));
 }
 
-/// With the setting, ids continue by themselves after the last owner was removed: above its ids in
+/// With the setting, ids continue by themselves after the last holder was removed: above its ids in
 /// the tables, which can be hours ahead, and above those in no table, although its clock was half a
 /// minute ahead of the others. Without the setting they do not.
 #[test]
@@ -994,13 +994,13 @@ fn ids_continue_without_a_removed_owner_with_the_setting() {
     // An attempt that is canceled after it has recorded where ids continue does not make the next
     // one continue a minute later.
     let cancel = new.cancel_token();
-    let pause = cluster.pause_commands(2, 0, NAMING);
+    let pause = cluster.pause_commands(2, 0, RECORDING);
     let canceled = || is_refused(&mut new, NEXT_ID, "57014");
     in_pause((&cluster, 2, pause), canceled, || cancel.cancel_query(NoTls).unwrap());
     ids.extend(column(&mut new, INSERT));
     let ahead = lead(&mut new, ids[1]);
     assert!((55.0..=60.1).contains(&ahead), "{ahead} s ahead");
-    let warning = "sequence insta5.table_id_seq continues without its last owner";
+    let warning = "sequence insta5.table_id_seq continues without its last holder";
     assert_eq!(cluster.nodes[2].log().matches(warning).count(), 1);
     // The second owner is lost right after the first, with the clock behind: its ids in no table
     // are above the clock by the margin.
@@ -1145,16 +1145,16 @@ fn start_with_new_shards(workers: usize) -> (Emulated, Client) {
     let create = SEVERAL.map(|shard| SHARD_WITH_TRIGGER.replace('5', &shard.to_string()));
     cluster.create(&create.collect::<Vec<_>>().join(";"));
     cluster.distribute_together(schemas(), 1);
-    let mut home = cluster.nodes[1].connect();
-    assert_eq!(taken_over(&mut home), all_taken_over());
-    (cluster, home)
+    let mut worker = cluster.nodes[1].connect();
+    assert_eq!(taken_over(&mut worker), all_taken_over());
+    (cluster, worker)
 }
 
 /// The same, and an id of each, an hour ahead.
 fn start_with_several_shards(workers: usize) -> (Emulated, Vec<Vec<i64>>) {
-    let (cluster, mut home) = start_with_new_shards(workers);
+    let (cluster, mut worker) = start_with_new_shards(workers);
     let advance = |shard: i32| AN_HOUR_AHEAD.replace('5', &shard.to_string());
-    let ids = SEVERAL.map(|shard| vec![one(&mut home, &advance(shard))]).collect();
+    let ids = SEVERAL.map(|shard| vec![one(&mut worker, &advance(shard))]).collect();
     (cluster, ids)
 }
 
@@ -1209,9 +1209,9 @@ fn move_several(cluster: &Emulated, to: usize) {
 /// the reason, and all others are recovered.
 #[test]
 fn shards_of_a_lost_node_are_recovered_together() {
-    let (cluster, mut home) = start_with_new_shards(3);
+    let (cluster, mut worker) = start_with_new_shards(3);
     let mut ids = vec![vec![]; SEVERAL.len()];
-    next_of_several(&mut home, &mut ids);
+    next_of_several(&mut worker, &mut ids);
     cluster.everywhere(
         "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta13, insta14 TO app;
          GRANT UPDATE ON SEQUENCE insta13.table_id_seq TO app; GRANT SELECT, USAGE ON SEQUENCE insta14.table_id_seq TO app",
@@ -1309,7 +1309,9 @@ fn shards_are_taken_over_together() {
 #[test]
 fn one_of_the_shards_that_are_taken_over_together_is_overtaken() {
     let (cluster, mut ids) = start_with_several_shards(3);
-    for (pause, node, command) in [(BEFORE, 0, CLOSING), (BEFORE, 0, NAMING), (AFTER, 3, NAMING)] {
+    for (pause, node, command) in
+        [(BEFORE, 0, CLOSING), (BEFORE, 0, RECORDING), (AFTER, 3, RECORDING)]
+    {
         // Node 3 has not received that shard 13 is placed on node 2.
         cluster.move_schema("insta13", 3);
         schemas().for_each(|schema| cluster.decide_move(&schema, Some(2)));
@@ -1345,7 +1347,7 @@ fn node_that_is_not_recorded_generates_no_ids() {
     schemas().for_each(|schema| cluster.decide_move(&schema, Some(2)));
     [0, 1, 2].into_iter().for_each(|node| cluster.announce(node));
     cluster.break_commands(3, 2, CLOSING, Fault::Refuse);
-    let pause = cluster.pause_commands(2, 0, NAMING);
+    let pause = cluster.pause_commands(2, 0, RECORDING);
     let together = || taken_over(&mut cluster.nodes[2].connect());
     let result = in_pause((&cluster, 2, pause), together, || {
         is_refused_on(&cluster, 3, "SELECT next_id(13)", "08000");
@@ -1363,7 +1365,7 @@ fn node_that_is_not_recorded_generates_no_ids() {
 fn shards_are_taken_over_together_after_a_failed_attempt() {
     let (cluster, mut ids) = start_with_several_shards(2);
     let mut owner = 1;
-    for (command, lost_on) in [(CLOSING, 0), (CLOSING, 1), (NAMING, 0), (NAMING, 1)] {
+    for (command, lost_on) in [(CLOSING, 0), (CLOSING, 1), (RECORDING, 0), (RECORDING, 1)] {
         let new = 3 - owner;
         let node = if lost_on == 0 { 0 } else { owner };
         cluster.break_commands(new, node, command, Fault::Lose);
@@ -1573,7 +1575,7 @@ fn usage_closes_no_copy() {
             for insert in &inserts {
                 let (code, text) = refusal(&mut cluster.connect_as(node, "app"), insert);
                 assert!(["55000", "42501"].contains(&&*code), "{insert}: {code} {text}");
-                assert!(is_open(&cluster, 1), "{insert} on node {node} has closed the home's copy");
+                assert!(is_open(&cluster, 1), "{insert} on node {node} has closed the open copy");
             }
         }
         let mut app = cluster.connect_as(1, "app");
@@ -1850,7 +1852,7 @@ fn takeover_survives_crashes() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A node whose name is recorded on every node has the last value of the previous owner, also after
+/// A node whose name is recorded on every node has the last value of the previous holder, also after
 /// a crash.
 #[test]
 fn recorded_node_has_the_last_value_after_a_crash() {
@@ -1860,7 +1862,7 @@ fn recorded_node_has_the_last_value_after_a_crash() {
     cluster.move_schema("insta5", 2);
     run(&mut cluster.nodes[2].connect(), "CHECKPOINT");
     // This is the last step, so that nothing is opened.
-    cluster.break_commands(2, 3, NAMING, Fault::Lose);
+    cluster.break_commands(2, 3, RECORDING, Fault::Lose);
     is_refused_on(&cluster, 2, NEXT_ID, "08000");
     crash(&cluster, 2);
     cluster.restore_commands(2);
@@ -1881,7 +1883,7 @@ fn attempt_does_not_replace_a_later_nodes_name() {
     for (pause, node, is_lost) in [(BEFORE, 3, false), (AFTER, 3, false), (BEFORE, 0, true)] {
         ids.push(next_after_move(&cluster, 1));
         two_owners(&cluster);
-        let pause = pause(&cluster, 2, node, NAMING);
+        let pause = pause(&cluster, 2, node, RECORDING);
         let refusals: &[&str] = if is_lost { &["08000", "55000"] } else { &[] };
         let slower = || next_unless(&mut cluster.nodes[2].connect(), refusals);
         let slower = in_pause((&cluster, 2, pause), slower, || {
@@ -1909,17 +1911,20 @@ fn attempt_does_not_replace_a_later_nodes_name() {
 /// reference tables, and of tables with several placements of a shard, are refused, and such tables
 /// get no triggers.
 fn rows_with_several_copies_get_no_ids_by_trigger(cluster: &Emulated, ids: &mut Vec<i64>) {
-    let mut home = cluster.nodes[1].connect();
-    ids.extend(column(&mut home, INSERT));
-    run(&mut home, "CREATE TABLE insta5.words (id bigint DEFAULT insta5.next_id(), batch bigint)");
+    let mut worker = cluster.nodes[1].connect();
+    ids.extend(column(&mut worker, INSERT));
+    run(
+        &mut worker,
+        "CREATE TABLE insta5.words (id bigint DEFAULT insta5.next_id(), batch bigint)",
+    );
     let placements = "INSERT INTO pg_catalog.pg_dist_placement SELECT shardid + 500, shardid, 1, 0, 2 FROM pg_catalog.pg_dist_shard";
     let of_words = "INSERT INTO pg_catalog.pg_dist_partition SELECT 'insta5.words'::regclass, partmethod, partkey, colocationid, repmodel, autoconverted
         FROM pg_catalog.pg_dist_partition WHERE logicalrelid = 'insta5.photos'::regclass;
         INSERT INTO pg_catalog.pg_dist_shard SELECT 'insta5.words'::regclass, 102900, 't'; INSERT INTO pg_catalog.pg_dist_placement VALUES (102900, 102900, 1, 0, 1)";
-    run(&mut home, of_words);
+    run(&mut worker, of_words);
     // The table in which Citus stores the rows of words. A change is announced for words alone.
     run(
-        &mut home,
+        &mut worker,
         "CREATE TABLE insta5.words_102900 (id bigint); CREATE TRIGGER ids BEFORE INSERT ON insta5.words_102900
              FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id')",
     );
@@ -1927,7 +1932,7 @@ fn rows_with_several_copies_get_no_ids_by_trigger(cluster: &Emulated, ids: &mut 
     let mut node = cluster.nodes[1].connect();
     ids.extend(column(&mut node, store));
     run(
-        &mut home,
+        &mut worker,
         "UPDATE pg_catalog.pg_dist_partition SET repmodel = 't' WHERE logicalrelid = 'insta5.words'::regclass;
              ALTER TABLE insta5.words SET (fillfactor = 80)",
     );
@@ -1938,25 +1943,25 @@ fn rows_with_several_copies_get_no_ids_by_trigger(cluster: &Emulated, ids: &mut 
     ] {
         // As Citus does when it changes a table: this invalidates what sessions have cached.
         let announce = "ALTER TABLE insta5.photos SET (fillfactor = 90); ALTER TABLE insta5.words SET (fillfactor = 90)";
-        run(&mut home, &format!("{kind}; {announce}"));
-        assert!(is_refused(&mut home, INSERT, "55000").contains("insta5.photos"));
+        run(&mut worker, &format!("{kind}; {announce}"));
+        assert!(is_refused(&mut worker, INSERT, "55000").contains("insta5.photos"));
         let words: Vec<String> =
-            texts(&mut home, "SELECT column_name FROM convert_defaults_to_triggers(5)");
+            texts(&mut worker, "SELECT column_name FROM convert_defaults_to_triggers(5)");
         assert_eq!(words, [""; 0]);
         assert!(cluster.nodes[1].log().contains("column insta5.words.id keeps its default"));
-        ids.push(next_id(&mut home));
-        run(&mut home, &format!("INSERT INTO insta5.photos VALUES ({}, 1)", ids.last().unwrap()));
+        ids.push(next_id(&mut worker));
+        run(&mut worker, &format!("INSERT INTO insta5.photos VALUES ({}, 1)", ids.last().unwrap()));
     }
-    run(&mut home, "DROP TABLE insta5.words, insta5.words_102900");
+    run(&mut worker, "DROP TABLE insta5.words, insta5.words_102900");
     cluster.announce(1);
 }
 
 /// A bulk load looks up the placement of its table once, and not for each row.
 fn rows_are_inserted_without_a_look_up_for_each(cluster: &Emulated) {
-    let mut home = cluster.nodes[1].connect();
-    run(&mut home, "BEGIN; INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000)");
+    let mut worker = cluster.nodes[1].connect();
+    run(&mut worker, "BEGIN; INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000)");
     let look_ups: i64 = one(
-        &mut home,
+        &mut worker,
         "SELECT seq_scan + idx_scan FROM pg_stat_xact_sys_tables WHERE relname = 'pg_class'",
     );
     assert!(look_ups < 500, "pg_class was read {look_ups} times for 1000 rows");
@@ -2007,18 +2012,18 @@ fn tables_that_are_not_placed_with_the_schema_get_no_ids_by_trigger() {
 
 /// The trigger refers to its column by name.
 fn trigger_of_a_renamed_column_is_named(cluster: &Emulated) {
-    let mut home = cluster.nodes[1].connect();
-    run(&mut home, "ALTER TABLE insta5.photos RENAME COLUMN id TO photo_id");
-    let text = is_refused(&mut home, "INSERT INTO insta5.photos (batch) VALUES (1)", "42703");
+    let mut worker = cluster.nodes[1].connect();
+    run(&mut worker, "ALTER TABLE insta5.photos RENAME COLUMN id TO photo_id");
+    let text = is_refused(&mut worker, "INSERT INTO insta5.photos (batch) VALUES (1)", "42703");
     assert!(text.contains("column id of table insta5.photos"), "{text}");
     assert!(text.contains("That needs the setting citus.enable_unsafe_triggers."), "{text}");
     run(
-        &mut home,
+        &mut worker,
         "SET citus.enable_unsafe_triggers = on; DROP TRIGGER \"0_assign_id\" ON insta5.photos;
          CREATE TRIGGER \"0_assign_id\" BEFORE INSERT ON insta5.photos FOR EACH ROW WHEN (NEW.photo_id IS NULL)
              EXECUTE FUNCTION next_id_trigger('5', 'photo_id')",
     );
-    run(&mut home, "INSERT INTO insta5.photos (batch) VALUES (1)");
+    run(&mut worker, "INSERT INTO insta5.photos (batch) VALUES (1)");
 }
 
 /// A coordinator that is not in its own catalogs is not known to the workers, which would refuse
@@ -2047,8 +2052,8 @@ fn session_with_an_older_library_is_refused_after_an_upgrade(
     cluster: &Emulated,
     ids: &mut Vec<i64>,
 ) {
-    let mut home = cluster.nodes[1].connect();
-    ids.push(next_id(&mut home));
+    let mut worker = cluster.nodes[1].connect();
+    ids.push(next_id(&mut worker));
     // An upgrade replaces functions, which invalidates what sessions have cached.
     let upgrade = |version: &str| {
         format!(
@@ -2063,12 +2068,12 @@ fn session_with_an_older_library_is_refused_after_an_upgrade(
     );
     run(&mut other, &upgrade("'99.0.0'"));
     for insert in [NEXT_ID, INSERT] {
-        let text = is_refused(&mut home, insert, "55000");
+        let text = is_refused(&mut worker, insert, "55000");
         assert!(text.contains("99.0.0") && text.contains("Connect again"), "{text}");
     }
     for version in ["'0.9.0'", "(SELECT extversion FROM version)"] {
         run(&mut other, &upgrade(version));
-        ids.push(next_id(&mut home));
+        ids.push(next_id(&mut worker));
     }
 }
 

@@ -13,7 +13,7 @@ const APP: &str = "CREATE ROLE app LOGIN; GRANT USAGE ON SCHEMA insta5 TO app;
 /// The value of a closed copy is no id: `nextval` returns 2^61 or more.
 const CLOSED: i64 = 1 << 61;
 
-/// `nextval` needs only USAGE. On a closed copy it overwrites the record of the last owner, but
+/// `nextval` needs only USAGE. On a closed copy it overwrites the record of the last holder, but
 /// does not open the copy: the open copy shows that it is the one, and no id is repeated.
 #[test]
 fn nextval_on_closed_copies_stops_no_takeover() {

@@ -420,7 +420,7 @@ SELECT nextval('insta500.table_id_seq') - 2305843009213693952 = :above AS of_no_
 SELECT shard, last_id FROM id_shards WHERE shard = 500;
 -- nextval() may have erased the record of a takeover, so only advance_shard() opens the sequence.
 SELECT * FROM raises('SELECT next_id(500)');
-SELECT c.next_value = :above + 2 AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 1) AS c;
+SELECT c.next_value = :above + 2 AS above, last_holder FROM _close_sequence('insta500.table_id_seq', 0, 1) AS c;
 SELECT state FROM raises('SELECT insta500.next_id()');
 SELECT advance_shard(500, 500 << 10) > :ahead AS above, next_id(500) > :ahead AS goes_on;
 -- The same holds for a sequence restored from a dump or by pg_upgrade.
@@ -455,21 +455,21 @@ SELECT (_close_sequence('nodes_500', 0, 1)).next_value;
 SELECT * FROM raises('SELECT next_id(500, ''nodes_500'')');
 SELECT setval('nodes_500', 9223372036854775807), (_close_sequence('nodes_500', 0, 1)).next_value;
 SELECT state FROM raises('SELECT next_id(500, ''nodes_500'')');
--- _close_sequence() returns the node that took the copy over before and keeps that record. Only _name_sequence_taker() changes
+-- _close_sequence() returns the node that took the copy over before and keeps that record. Only _record_sequence_holder() changes
 -- it, while the copy is closed for the same attempt.
-SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 7, 1) AS c;
-SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 7, 2) AS c;
-SELECT _name_sequence_taker('insta500.table_id_seq', 7, 1, 0) AS of_another_attempt, _name_sequence_taker('insta500.table_id_seq', 7, 2, 0) AS named;
-SELECT _name_sequence_taker('insta500.table_id_seq', 7, 2, 0) AS twice;
-SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 1073741823) AS c;
-SELECT c.next_value IS NOT NULL AS above, previous_group FROM _close_sequence('insta500.table_id_seq', 0, 0) AS c;
+SELECT c.next_value IS NOT NULL AS above, last_holder FROM _close_sequence('insta500.table_id_seq', 7, 1) AS c;
+SELECT c.next_value IS NOT NULL AS above, last_holder FROM _close_sequence('insta500.table_id_seq', 7, 2) AS c;
+SELECT _record_sequence_holder('insta500.table_id_seq', 7, 1, 0) AS of_another_attempt, _record_sequence_holder('insta500.table_id_seq', 7, 2, 0) AS named;
+SELECT _record_sequence_holder('insta500.table_id_seq', 7, 2, 0) AS twice;
+SELECT c.next_value IS NOT NULL AS above, last_holder FROM _close_sequence('insta500.table_id_seq', 0, 1073741823) AS c;
+SELECT c.next_value IS NOT NULL AS above, last_holder FROM _close_sequence('insta500.table_id_seq', 0, 0) AS c;
 -- If another node has taken a copy over, no call opens it, except advance_shard().
 SELECT statement, e.* FROM (VALUES
     (1, 'SELECT next_id(500)'), (2, 'SELECT next_id(500)'), (3, 'SELECT insta500.next_id()'), (4, 'SELECT next_id(500, ''insta500.table_id_seq'')'),
     (5, 'SELECT next_ids(500, 5)'), (6, 'INSERT INTO insta500.by_schema DEFAULT VALUES')) AS v(n, statement), raises(statement) AS e ORDER BY n;
 SELECT advance_shard(500, :ahead + (1::bigint << 23)) >= :ahead + (1::bigint << 23) AS advanced;
 SELECT next_id(500) > :ahead + (1::bigint << 23) AS goes_on;
-SELECT _name_sequence_taker('insta500.table_id_seq', 7, 0, 0) AS open, next_id(500) > :ahead AS goes_on;
+SELECT _record_sequence_holder('insta500.table_id_seq', 7, 0, 0) AS open, next_id(500) > :ahead AS goes_on;
 -- advance_shard() opens the copy at the given id, even if that is far above the last one.
 SELECT c.next_value IS NOT NULL AS above FROM _close_sequence('insta500.table_id_seq', 0, 0) AS c;
 SELECT advance_shard(500, make_id(id_time(:ahead) + interval '1 hour', 500, 5)) = make_id(id_time(:ahead) + interval '1 hour', 500, 5) AS advanced;
@@ -479,19 +479,19 @@ SELECT statement, e.* FROM (VALUES
     (4, 'SELECT _close_sequence(''insta500.table_id_seq'', -1, 0)'), (5, 'SELECT _close_sequence(''insta500.table_id_seq'', 2147483647, 0)'),
     (6, 'SELECT _close_sequence(''insta500.table_id_seq'', 0, -1)'), (7, 'SELECT _close_sequence(''insta500.table_id_seq'', 0, 1073741824)'),
     (8, 'SELECT _close_sequence(''misused'', 0, 0)'), (9, 'SELECT _close_sequence(1::regclass, 0, 0)'), (10, 'SELECT _close_sequence(''narrow_500'', 0, 0)'),
-    (11, 'SELECT _name_sequence_taker(NULL, 0, 0, 0)'), (12, 'SELECT _name_sequence_taker(''insta500.table_id_seq'', -1, 0, 0)'),
-    (13, 'SELECT _name_sequence_taker(''misused'', 0, 0, 0)'), (14, 'SELECT _name_sequence_taker(''insta500.table_id_seq'', 0, 0, NULL)'),
-    (15, 'SELECT _name_sequence_taker(''insta500.table_id_seq'', 0, 0, -1)'), (16, 'SELECT _name_sequence_taker(''insta500.table_id_seq'', 0, 0, 1125899906842625)')) AS v(n, statement), raises(statement) AS e ORDER BY n;
+    (11, 'SELECT _record_sequence_holder(NULL, 0, 0, 0)'), (12, 'SELECT _record_sequence_holder(''insta500.table_id_seq'', -1, 0, 0)'),
+    (13, 'SELECT _record_sequence_holder(''misused'', 0, 0, 0)'), (14, 'SELECT _record_sequence_holder(''insta500.table_id_seq'', 0, 0, NULL)'),
+    (15, 'SELECT _record_sequence_holder(''insta500.table_id_seq'', 0, 0, -1)'), (16, 'SELECT _record_sequence_holder(''insta500.table_id_seq'', 0, 0, 1125899906842625)')) AS v(n, statement), raises(statement) AS e ORDER BY n;
 BEGIN READ ONLY;
 SELECT * FROM raises('SELECT _close_sequence(''insta500.table_id_seq'', 0, 0)');
-SELECT * FROM raises('SELECT _name_sequence_taker(''insta500.table_id_seq'', 0, 0, 0)');
+SELECT * FROM raises('SELECT _record_sequence_holder(''insta500.table_id_seq'', 0, 0, 0)');
 COMMIT;
 -- They need UPDATE on the sequence: otherwise a role with USAGE could close the sequence that others generate ids from.
 GRANT USAGE ON SCHEMA insta500 TO regress_id_app;
 GRANT USAGE ON SEQUENCE insta500.own TO regress_id_app;
 SET ROLE regress_id_app;
 SELECT * FROM raises('SELECT _close_sequence(''insta500.own'', 0, 0)');
-SELECT * FROM raises('SELECT _name_sequence_taker(''insta500.own'', 0, 0, 0)');
+SELECT * FROM raises('SELECT _record_sequence_holder(''insta500.own'', 0, 0, 0)');
 RESET ROLE;
 GRANT UPDATE ON SEQUENCE insta500.own TO regress_id_app;
 SET ROLE regress_id_app;

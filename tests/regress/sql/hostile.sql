@@ -75,7 +75,7 @@ DO $$ BEGIN
 END $$;
 RESET ROLE;
 SELECT c.next_value IS NOT NULL AS closed FROM _close_sequence('insta612.table_id_seq', 7, 1) AS c;
-SELECT _name_sequence_taker('insta612.table_id_seq', 7, 1, 0) AS recorded;
+SELECT _record_sequence_holder('insta612.table_id_seq', 7, 1, 0) AS recorded;
 SET max_stack_depth = '200kB';
 SELECT id_shard(recover_shard(612));
 SELECT table_name, column_name FROM convert_defaults_to_triggers(612);

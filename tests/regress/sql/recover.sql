@@ -15,10 +15,10 @@ ALTER TABLE insta540.by_schema ALTER id SET DEFAULT insta540.next_id();
 ALTER TABLE insta540.by_number ALTER id SET DEFAULT next_id(540);
 DROP TRIGGER "0_assign_id" ON insta540.by_schema;
 DROP TRIGGER "0_assign_id" ON insta540.by_number;
-CREATE FUNCTION lose_last_owner() RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION lose_last_holder() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM _close_sequence('insta540.table_id_seq', 7, 1);
-    ASSERT _name_sequence_taker('insta540.table_id_seq', 7, 1, 0);
+    ASSERT _record_sequence_holder('insta540.table_id_seq', 7, 1, 0);
     ASSERT (raises('SELECT next_id(540)')).state = '55000';
 END $$;
 -- Whether recover_shard() continues above this id in a table.
@@ -26,7 +26,7 @@ CREATE FUNCTION recovers_above("table" regclass, "values" text, id bigint) RETUR
 DECLARE
     recovered bigint;
 BEGIN
-    PERFORM lose_last_owner();
+    PERFORM lose_last_holder();
     EXECUTE format('INSERT INTO %s VALUES (%s)', "table", "values") USING id;
     recovered := recover_shard(540);
     EXECUTE format('DELETE FROM %s', "table");
@@ -42,7 +42,7 @@ SELECT c.next_value IS NOT NULL AS closed FROM _close_sequence('insta540.table_i
 SELECT recover_shard(540), id_shard(next_id(540));
 -- The node is lost: ids continue a minute above the clock.
 SELECT next_id(540) AS last \gset
-SELECT lose_last_owner();
+SELECT lose_last_holder();
 SELECT recover_shard(540) AS recovered \gset
 SELECT :recovered > :last AS above, id_shard(:recovered), id_time(:recovered) BETWEEN now() + interval '50 s' AND clock_timestamp() + interval '1 minute' AS in_a_minute;
 SELECT recover_shard(540), next_id(540) > :recovered AS goes_on;
@@ -58,10 +58,10 @@ CREATE TABLE elsewhere_540 (id bigint DEFAULT insta540.next_id());
 CREATE TRIGGER of_another_shard BEFORE INSERT ON insta540.others FOR EACH ROW EXECUTE FUNCTION next_id_trigger('541', 'id');
 INSERT INTO insta540.others VALUES (9223372036854775807, 9223372036854775807, 'x');
 INSERT INTO elsewhere_540 VALUES (9223372036854775807);
-SELECT lose_last_owner();
+SELECT lose_last_holder();
 SELECT recover_shard(540) > 0 AS recovered;
 -- A key far ahead of the clock would take the shard with it.
-SELECT lose_last_owner();
+SELECT lose_last_holder();
 INSERT INTO insta540.by_number VALUES (make_id(now() + interval '2 days', 540, 0));
 SELECT state, regexp_replace(message, '\d{10,}', '(id)') AS message, regexp_replace(detail, 'time \S+ \S+', 'time ...') AS detail, hint FROM raises('SELECT recover_shard(540)');
 SELECT state FROM raises('SELECT next_id(540)');
@@ -71,7 +71,7 @@ SELECT id_shard(recover_shard(540));
 -- It needs UPDATE on the sequence and the privileges of the tables' owners, and runs none of their code.
 GRANT USAGE ON SCHEMA insta540 TO regress_id_app, regress_id_owner;
 GRANT USAGE ON SEQUENCE insta540.table_id_seq TO regress_id_app;
-SELECT lose_last_owner();
+SELECT lose_last_holder();
 DROP TABLE insta540.by_schema, insta540.by_number, insta540.by_trigger, insta540.others, elsewhere_540;
 SET ROLE regress_id_app;
 SELECT * FROM raises('SELECT recover_shard(540)');
@@ -90,14 +90,14 @@ SELECT * FROM raises('SELECT recover_shard(540)');
 RESET ROLE;
 SELECT id_shard(recover_shard(540));
 DROP TABLE insta540.photos;
-SELECT lose_last_owner();
+SELECT lose_last_holder();
 SET ROLE regress_id_app;
 SELECT id_shard(recover_shard(540));
 RESET ROLE;
 
 -- A shard with an epoch of its own.
 SELECT create_shard(541, epoch => '2020-01-01 00:00+00');
-SELECT c.next_value IS NOT NULL AS closed, _name_sequence_taker('insta541.table_id_seq', 7, 1, 0) FROM _close_sequence('insta541.table_id_seq', 7, 1) AS c;
+SELECT c.next_value IS NOT NULL AS closed, _record_sequence_holder('insta541.table_id_seq', 7, 1, 0) FROM _close_sequence('insta541.table_id_seq', 7, 1) AS c;
 SELECT recover_shard(541) AS recovered \gset
 SELECT insta541.id_time(:recovered) BETWEEN now() + interval '50 s' AND clock_timestamp() + interval '1 minute' AS in_a_minute;
 -- The shard may have been hours ahead. But a role that only may create a table in the schema cannot take it there.
@@ -108,13 +108,13 @@ SET ROLE regress_id_owner;
 CREATE TABLE insta545.of_another (id bigint DEFAULT insta545.next_id());
 INSERT INTO insta545.of_another VALUES (make_id(now() + interval '1 hour', 545, 0));
 RESET ROLE;
-SELECT c.next_value IS NOT NULL AS closed, _name_sequence_taker('insta545.table_id_seq', 7, 1, 0) FROM _close_sequence('insta545.table_id_seq', 7, 1) AS c;
+SELECT c.next_value IS NOT NULL AS closed, _record_sequence_holder('insta545.table_id_seq', 7, 1, 0) FROM _close_sequence('insta545.table_id_seq', 7, 1) AS c;
 SELECT state, regexp_replace(hint, '\d{10,}', '(id)') AS hint FROM raises('SELECT recover_shard(545)');
 UPDATE insta545.of_another SET id = make_id(now() + interval '50 s', 545, 0);
 BEGIN;
 SELECT id_time(recover_shard(545)) < clock_timestamp() + interval '61 s' AS recovered;
 ROLLBACK;
-SELECT c.next_value IS NOT NULL AS closed, _name_sequence_taker('insta545.table_id_seq', 7, 1, 0) FROM _close_sequence('insta545.table_id_seq', 7, 1) AS c;
+SELECT c.next_value IS NOT NULL AS closed, _record_sequence_holder('insta545.table_id_seq', 7, 1, 0) FROM _close_sequence('insta545.table_id_seq', 7, 1) AS c;
 INSERT INTO insta545.own VALUES (make_id(now() + interval '1 hour', 545, 0)) RETURNING id AS own \gset
 SELECT recover_shard(545) = :own AS above;
 -- Another shard has ids of the same sequence.
@@ -122,7 +122,7 @@ CREATE SCHEMA insta546;
 CALL define('insta546', 546, 'insta540.table_id_seq', '2011-08-24 21:07:01.721+00');
 CREATE TABLE insta546.photos (id bigint DEFAULT next_id(546));
 INSERT INTO insta546.photos VALUES (make_id(now() + interval '6 hours', 546, 0)) RETURNING id AS other \gset
-SELECT lose_last_owner();
+SELECT lose_last_holder();
 SELECT id_time(recover_shard(540)) >= id_time(:other) AS above;
 DROP TABLE insta546.photos;
 DROP SCHEMA insta546 CASCADE;
@@ -142,7 +142,7 @@ SELECT * FROM taken_over;
 SELECT create_shard(543, E'Öl ''1'', "2" \\ --', epoch => '2020-01-01 00:00+00'), create_shard(544);
 SELECT advance_shard(543, make_id(now() + interval '50 s', 543, 0, '2020-01-01 00:00+00')) AS last \gset
 SELECT (_close_sequence(sequence, 7, 1)).next_value > 0 AS closed FROM id_shards WHERE shard IN (541, 543) ORDER BY shard;
-SELECT lose_last_owner();
+SELECT lose_last_holder();
 SELECT * FROM taken_over;
 SELECT next_id(543) - :last BETWEEN 1 AND 10 AS goes_on, id_shard(next_id(541));
 SELECT * FROM taken_over;
@@ -194,5 +194,5 @@ SELECT count(*) AS taken_over, count(reason) AS refused FROM take_over_shards() 
 DO $$ BEGIN FOR shard IN 600 .. 700 LOOP EXECUTE format('DROP SCHEMA insta%s CASCADE', shard); END LOOP; END $$;
 
 DROP SCHEMA insta540, insta541, "Öl '1', ""2"" \ --", insta544, insta545 CASCADE;
-DROP FUNCTION raises, lose_last_owner, recovers_above;
+DROP FUNCTION raises, lose_last_holder, recovers_above;
 DROP ROLE regress_id_owner, regress_id_app;

@@ -146,7 +146,7 @@ INSERT INTO calls (statement, rightly) VALUES
 ('SELECT public.node_next_id(''insta%s.table_id_seq'')', 'id_shard($1::bigint) = 0'),
 ('SELECT public.node_next_id(''insta%s.table_id_seq'', ''2011-08-24 21:07:01.721+00'')', 'id_shard($1::bigint) = 0'),
 ('SELECT next_value FROM public._close_sequence(''insta%s.table_id_seq'', 0, 1)', '$1 = (SELECT last_value - 2305843009213693952 FROM insta%s.table_id_seq WHERE NOT is_called)::text'),
-('SELECT public._name_sequence_taker(''insta%s.table_id_seq'', 0, 2, 0)', '$1 = ''false'''),
+('SELECT public._record_sequence_holder(''insta%s.table_id_seq'', 0, 2, 0)', '$1 = ''false'''),
 ('SELECT public.next_id(%s)', 'id_shard($1::bigint) = %s'), -- takes it back
 ('SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.serials'', dry_run => true)', '$1 = ''false'''),
 ('SELECT adopted FROM public.adopt_table(%s, ''insta%1$s.serials'')', '$1 = ''true'''),
