@@ -6,8 +6,8 @@
 //! is logged with the page. A dump and `pg_upgrade` keep the value, but not the rest.
 //!
 //! A node opens its copy in steps: [`Tuple::begin_opening`] on its own copy, [`Tuple::close`] on
-//! all others, [`check_last_holders`], [`Tuple::raise_floor`] on its own, [`Tuple::record_holder`] on
-//! the others, and [`Tuple::open`]. `citus::takeover` in the extension describes why no id is
+//! all others, [`check_last_holders`], [`Tuple::raise_floor`] on its own, [`Tuple::record_holder`]
+//! on the others, and [`Tuple::open`]. `citus::takeover` in the extension describes why no id is
 //! repeated.
 
 use crate::hlc::{self, VALUE_MAX, WARN_AHEAD_MS};
@@ -301,8 +301,8 @@ pub fn floor_above(known: i64) -> i64 {
 pub enum HolderProblem {
     /// The node of this group is the last holder, and has not reported the state of its copy.
     Lost(i32),
-    /// The node of this group is the last holder, and has reported a copy that was never opened: its
-    /// own was replaced by a new one.
+    /// The node of this group is the last holder, and has reported a copy that was never opened:
+    /// its own was replaced by a new one.
     Replaced(i32),
     /// Every copy has lost the record of its last holder.
     Unknown,

@@ -151,8 +151,8 @@ impl OtherCopies {
         self.ask_about(opening, close, Report::parse)
     }
 
-    /// Records this node as the last holder on every node. Returns, for each sequence, false if a copy is
-    /// no longer closed for this attempt.
+    /// Records this node as the last holder on every node. Returns, for each sequence, false if a
+    /// copy is no longer closed for this attempt.
     pub fn record_holder(&self, opening: &[Opening]) -> Result<Vec<bool>, Error> {
         let record = |schema: &str, opening: &Opening| {
             let (arguments, floor) = (self.arguments_of_step(opening), opening.floor);

@@ -17,8 +17,8 @@
 //! 5. It records itself as the last holder on every other node (`_record_sequence_holder`).
 //! 6. If its mark is still there, it opens its copy above all of these values.
 //!
-//! No id is repeated, because the recorded last holder is either reached, and its own copy shows how
-//! far the ids have advanced, or the attempt fails. An attempt that fails leaves the recorded
+//! No id is repeated, because the recorded last holder is either reached, and its own copy shows
+//! how far the ids have advanced, or the attempt fails. An attempt that fails leaves the recorded
 //! holders as they are. If a holder is replaced (step 5), its value is already recorded in the copy
 //! of the node that replaces it (step 4).
 //!
@@ -339,8 +339,8 @@ fn check_placement(sequence: Oid, policy: CopyPolicy) -> Result<SequencePlacemen
 }
 
 /// The value at which a sequence continues, or above: that of the copies, if each last holder that
-/// they record has reported its own copy; see [`check_last_holders`]. Otherwise, if that is allowed,
-/// one above everything that is known, and this node, to be recorded.
+/// they record has reported its own copy; see [`check_last_holders`]. Otherwise, if that is
+/// allowed, one above everything that is known, and this node, to be recorded.
 fn floor_of(
     Opening { sequence, own, placement, floor, .. }: &Opening,
     others: &OtherCopies,

@@ -1,5 +1,5 @@
-//! `_close_sequence` and `_record_sequence_holder`: the steps of `next_id` on another node of a Citus
-//! cluster.
+//! `_close_sequence` and `_record_sequence_holder`: the steps of `next_id` on another node of a
+//! Citus cluster.
 
 use crate::arguments::not_null;
 use crate::citus::takeover;

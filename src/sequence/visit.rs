@@ -158,8 +158,8 @@ pub fn begin_opening(
 }
 
 /// Records in a copy that is being opened that the other copies have issued values below `floor`,
-/// and flushes this; with `taker` also that node as the last holder. Returns false if another node has
-/// closed the copy since [`begin_opening`].
+/// and flushes this; with `taker` also that node as the last holder. Returns false if another node
+/// has closed the copy since [`begin_opening`].
 pub fn raise_floor(
     sequence: IdSequence,
     policy: CopyPolicy,

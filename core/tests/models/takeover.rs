@@ -614,9 +614,9 @@ impl State {
         self.messages.retain(|message| message.to != n);
     }
 
-    /// Whether the node that owns the schema gets an id that is greater than every acknowledged id, if nothing else
-    /// fails. If a node was removed, the user passes the greatest acknowledged id to
-    /// `advance_shard`, except with the setting. The same if a node has lost its disk.
+    /// Whether the node that owns the schema gets an id that is greater than every acknowledged id,
+    /// if nothing else fails. If a node was removed, the user passes the greatest acknowledged id
+    /// to `advance_shard`, except with the setting. The same if a node has lost its disk.
     fn can_continue(&self, fault: Option<Fault>) -> bool {
         let mut state = self.clone();
         state.deliver_all(fault);
@@ -1057,7 +1057,8 @@ impl Protocol for Takeover {
                     2,
                     Budget { losses: 1, failures: 1, crashes: more, ..base.clone() },
                 ),
-                // Two moves have not reached all catalogs, so by its catalogs each node owns the schema.
+                // Two moves have not reached all catalogs, so by its catalogs each node owns the
+                // schema.
                 Takeover::start_in_disagreement(
                     clocks,
                     Budget {

@@ -304,9 +304,9 @@ fn recorded_on(cluster: &Emulated, node: usize) -> i64 {
     one(&mut cluster.session(node), query)
 }
 
-/// The server of the last holder is replaced by an empty one, with the same group. Its copy answers,
-/// but is a new one. So ids are refused, on that node as well, until a call says where they
-/// continue.
+/// The server of the last holder is replaced by an empty one, with the same group. Its copy
+/// answers, but is a new one. So ids are refused, on that node as well, until a call says where
+/// they continue.
 #[test]
 fn new_copy_of_the_last_owner_blocks_takeover() {
     let cluster = Emulated::start_with_shard(2);
@@ -1852,8 +1852,8 @@ fn takeover_survives_crashes() {
     check_unique_and_increasing(&[ids]);
 }
 
-/// A node whose name is recorded on every node has the last value of the previous holder, also after
-/// a crash.
+/// A node whose name is recorded on every node has the last value of the previous holder, also
+/// after a crash.
 #[test]
 fn recorded_node_has_the_last_value_after_a_crash() {
     let cluster = Emulated::start_with_shard(3);
