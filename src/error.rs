@@ -637,7 +637,14 @@ errors! {
     OriginalNamesAnother { kept: String, named: String, sequence: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "cannot restore the original of function {kept}",
         detail("Its body names the sequence \"{named}\", and the shard uses {sequence}."),
-        hint("Give the schema and the sequence their former names, or replace the body of {kept} by one with the present names.");
+        hint("Give the schema and the sequence their former names, or replace the body of {kept} by one that names {sequence}.");
+
+    /// A migration has replaced an adopted function, and the kept original names no sequence, or
+    /// one that was renamed.
+    AdoptedSequenceUnknown { function: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "cannot determine the sequence of function {function}",
+        detail("The function was replaced since its adoption, and its kept original computes the name of the sequence, or names one that was renamed."),
+        hint("Adopt it again with adopt_shard(), which gets the function and the sequence as arguments, and then call unadopt_shard().");
 
     /// `drop_old_id_partitions()`, `unadopt_shard()` or `adopt_table()` of an identity would drop
     /// what an object needs, such as a view of any role.

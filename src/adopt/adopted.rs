@@ -79,15 +79,47 @@ impl Adopted {
         now.or_else(|| self.former_sequence(definition).ok()) == Some(definition.sequence.oid)
     }
 
-    /// The sequence that a function generates ids from since a migration has replaced it, by its
-    /// body, or else by that of the kept original; that of the shard if both compute the name. A
-    /// name without a schema is that of the shard's own sequence, or of one of the function's owner
-    /// in its schema: other roles can create sequences of this name.
+    /// The sequence that the function has generated ids from before a migration replaced it: that
+    /// of the kept original. The body of the migration must name no other one, since ids of that
+    /// have nothing to do with the adoption.
+    ///
+    /// If the kept original names none, or was dropped, it is the shard's own sequence. But a
+    /// function of another name than `next_id()` may have used another one.
     fn former_sequence(&self, definition: &Definition) -> Result<Oid, Error> {
-        let mut bodies = [Some(&self.function), self.kept.as_ref()].into_iter().flatten();
-        let found = bodies.find_map(|body| Some((body, read_original(body).ok()?.sequence?)));
-        let Some((function, named)) = found else {
-            return Ok(definition.sequence.oid);
+        let own = definition.sequence.oid;
+        let former = match &self.kept {
+            Some(kept) => match self.sequence_named_in(kept, definition, own) {
+                Ok(Some(named)) => named,
+                Ok(None) | Err(_) if self.function.name != "next_id" => {
+                    let function = names::function(self.function.oid);
+                    return Err(Error::AdoptedSequenceUnknown { function });
+                }
+                Ok(None) => own,
+                Err(error) => return Err(error),
+            },
+            None => own,
+        };
+        match self.sequence_named_in(&self.function, definition, former)? {
+            Some(named) if named != former => Err(Error::OriginalNamesAnother {
+                kept: names::function(self.function.oid),
+                named: names::relation(named),
+                sequence: names::relation(former),
+            }),
+            _ => Ok(former),
+        }
+    }
+
+    /// The sequence that a body names, for an error also the one that it should name; `None` if it
+    /// computes the name. A name without a schema is that of the shard's own sequence, or of one of
+    /// the function's owner in its schema: other roles can create sequences of this name.
+    fn sequence_named_in(
+        &self,
+        function: &Function,
+        definition: &Definition,
+        expected: Oid,
+    ) -> Result<Option<Oid>, Error> {
+        let Some(named) = read_original(function).ok().and_then(|read| read.sequence) else {
+            return Ok(None);
         };
         let beside = match plpgsql::name_parts(&named).unwrap_or_default().as_slice() {
             [name] if *name == names::raw_relation(definition.sequence.oid) => {
@@ -103,12 +135,11 @@ impl Adopted {
                     && catalog::has_rights_of(relation.owner, self.function.owner)
             })
         };
-        beside.filter(is_own).or_else(|| sequence_named(&named).filter(is_own)).ok_or_else(|| {
-            Error::OriginalNamesAnother {
-                kept: names::function(function.oid),
-                named: shortened(&named),
-                sequence: names::relation(definition.sequence.oid),
-            }
+        let found = beside.filter(is_own).or_else(|| sequence_named(&named).filter(is_own));
+        found.map(Some).ok_or_else(|| Error::OriginalNamesAnother {
+            kept: names::function(function.oid),
+            named: shortened(&named),
+            sequence: names::relation(expected),
         })
     }
 }
@@ -337,7 +368,11 @@ pub fn read_original(function: &Function) -> Result<Original, Error> {
     if !function.parameters.is_empty() {
         return Err(Error::OriginalTakesArguments { function: names::function(function.oid) });
     }
-    read.map_err(|difference| not_original(function, &difference.to_string()))
+    let mut read = read.map_err(|difference| not_original(function, &difference.to_string()))?;
+    // PostgreSQL also accepts the name of the database before that of the schema, and an OID.
+    let is_name = |text: &String| plpgsql::name_parts(text).is_some_and(|parts| parts.len() <= 2);
+    read.sequence = read.sequence.filter(is_name);
+    Ok(read)
 }
 
 /// The epoch of the ids that the function generates. `None` if it generates none in the original

@@ -29,6 +29,7 @@ use crate::pg::spi;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::IdSequence;
+use crate::sequence::check::is_closed_to_nextval;
 use crate::shard::columns::{self, Callers, Column, Owners, WITH_DEFAULTS};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
@@ -326,7 +327,7 @@ fn restore(adopted: &[Adopted], parts: &[Function], sequences: &[IdSequence]) ->
             roles::as_role(one.function.owner, || spi::run(script));
         }
     }
-    for sequence in sequences {
+    for sequence in sequences.iter().filter(|sequence| is_closed_to_nextval(sequence.oid)) {
         spi::run(&format!("ALTER SEQUENCE {} INCREMENT 1", names::relation(sequence.oid)));
     }
     Ok(())

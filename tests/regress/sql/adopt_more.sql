@@ -644,6 +644,8 @@ SELECT function FROM adopt_shard(596, function => 'insta596.photo_id()');
 ALTER SEQUENCE insta596.photos_seq RENAME TO images_seq;
 SELECT * FROM raises('SELECT unadopt_shard(596)');
 CALL original('insta596', '596', 'photo_id', 'insta596.images_seq');
+SELECT * FROM raises('SELECT unadopt_shard(596)');
+CALL original('insta596', '596', 'original_photo_id', 'insta596.images_seq');
 SELECT unadopt_shard(596);
 SELECT sequencename, increment_by FROM pg_sequences WHERE schemaname = 'insta596' ORDER BY 1;
 SELECT id_shard(insta596.photo_id()), id_shard(next_id(596));
@@ -661,6 +663,35 @@ REVOKE ALL ON SEQUENCE insta596.images_seq FROM regress_id_owner;
 SET ROLE regress_id_owner;
 SELECT * FROM raises('SELECT unadopt_shard(596)');
 RESET ROLE;
+
+-- A migration has put an original on another sequence in its place, such as that of another shard, which stays closed.
+DO $$ BEGIN CALL original('insta598', '598'); CALL original('insta599', '599'); END $$;
+SELECT function FROM adopt_shard(598);
+SELECT function FROM adopt_shard(599);
+CALL original('insta598', '598', 'next_id', 'insta599.table_id_seq');
+SELECT * FROM raises('SELECT unadopt_shard(598)');
+CREATE SEQUENCE insta598.new_seq INCREMENT 10;
+CALL original('insta598', '598', 'next_id', 'insta598.new_seq');
+SELECT * FROM raises('SELECT unadopt_shard(598)');
+-- The name can contain the database.
+SELECT format('%I.insta598.table_id_seq', current_database()) AS in_database \gset
+CALL original('insta598', '598', 'next_id', :'in_database');
+SELECT unadopt_shard(598);
+SELECT * FROM raises('SELECT adopt_shard(598)');
+SELECT function FROM adopt_shard(598, sequence => 'insta598.table_id_seq');
+CALL original('insta598', '598', 'next_id', :'in_database');
+SELECT unadopt_shard(598);
+SELECT schemaname, sequencename, increment_by FROM pg_sequences WHERE schemaname IN ('insta598', 'insta599') ORDER BY 1, 2;
+-- Nothing shows which sequence a function had whose name was computed.
+CALL original('insta599', '599', 'photo_id', 'insta599.photos_seq');
+SELECT replace(pg_get_functiondef('insta599.photo_id()'::regprocedure), $$'insta599.photos_seq'$$, $$lower('insta599.PHOTOS_seq')$$) AS computed \gset
+:computed;
+SELECT function FROM adopt_shard(599, function => 'insta599.photo_id()', sequence => 'insta599.photos_seq');
+:computed;
+SELECT * FROM raises('SELECT unadopt_shard(599)');
+SELECT function FROM adopt_shard(599, function => 'insta599.photo_id()', sequence => 'insta599.photos_seq');
+SELECT unadopt_shard(599);
+SELECT id_shard(insta599.photo_id()), id_shard(insta599.next_id());
 
 -- unadopt_shard() does not lock a table that its caller may not lock, and leaves a function that its caller may not drop.
 CREATE SCHEMA insta597 AUTHORIZATION regress_id_owner;
@@ -681,5 +712,5 @@ RESET ROLE;
 SELECT to_regprocedure('insta597.id_time(bigint)') AS left_there, to_regprocedure('insta597.epoch()') AS dropped;
 
 \set VERBOSITY terse
-DROP SCHEMA insta592, insta593, insta594, insta595, insta596, insta597, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
+DROP SCHEMA insta592, insta593, insta594, insta595, insta596, insta597, insta598, insta599, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
