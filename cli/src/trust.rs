@@ -101,6 +101,8 @@ pub struct Needed {
     arguments: String,
     description: String,
     used_by: String,
+    /// What the values of a type consist of, as in sql/shape.sql.
+    shape: Option<String>,
 }
 
 /// The objects outside the schema that it needs.
@@ -108,19 +110,40 @@ pub fn needed(
     session: &Connection,
     schema: &str,
 ) -> std::result::Result<Vec<Needed>, libpq::Error> {
-    let query = include_str!("sql/needed.sql").replace("{own}", include_str!("sql/own.sql"));
+    let query = include_str!("sql/needed.sql")
+        .replace("{own}", include_str!("sql/own.sql"))
+        .replace("{shape}", SHAPE);
     session.select(&query, &[schema])
 }
 
-/// Looks for these objects on the target. Returns sentences about those that it lacks, and the
-/// others in the form that [`look`] takes.
+/// The expression for [`Needed::shape`].
+const SHAPE: &str = include_str!("sql/shape.sql");
+
+/// Looks for these objects on the target. Returns sentences about those that it lacks or that
+/// differ, and the others in the form that [`look`] takes.
 pub fn find_needed(target: &Server, needed: &[Needed]) -> Result<(Vec<String>, String)> {
     let (mut missing, mut found) = (Vec::new(), Vec::new());
+    let query = format!(
+        "SELECT {SHAPE} FROM pg_get_object_address($1, $2::text[], $3::text[]) AS a
+         LEFT JOIN pg_type AS t ON a.classid = 'pg_type'::regclass AND t.oid = a.objid"
+    );
     for object in needed {
-        let Needed { r#type, names, arguments, description, used_by } = object;
-        let query = "SELECT pg_get_object_address($1, $2::text[], $3::text[])";
-        match target.connection().query(query, &[r#type, names, arguments]) {
-            Ok(_) => found.push(object),
+        let Needed { r#type, names, arguments, description, used_by, shape } = object;
+        match target.connection().query(&query, &[r#type, names, arguments]) {
+            Ok(rows) => {
+                let there: Option<String> = rows.one()?;
+                if there != *shape {
+                    let is =
+                        |shape: &Option<String>| shape.clone().unwrap_or("another type".into());
+                    missing.push(format!(
+                        "{description}, needed for {used_by}, is ({}) on {}, so values could change: make it the same as here, ({})",
+                        is(&there),
+                        target.name,
+                        is(shape)
+                    ));
+                }
+                found.push(object);
+            }
             // An undefined object, or one of another kind.
             Err(error) if error.sqlstate.starts_with("42") || error.sqlstate == "3F000" => {
                 missing.push(format!(

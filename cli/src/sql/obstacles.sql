@@ -121,6 +121,13 @@ SELECT format('%s would be lost, since pg_dump leaves out transforms; create it 
 FROM pg_transform AS f JOIN pg_language AS l ON l.oid = trflang JOIN pg_type AS t ON t.oid = trftype
 WHERE typnamespace = quote_ident($1::text)::regnamespace
 UNION ALL
+-- pg_dump writes such a trigger by its name, which contains an OID.
+SELECT format('trigger %I of a foreign key is enabled in another way on %s than on its partitioned table, so the schema could not be created on the new server: '
+              'as a superuser, ALTER TABLE %2$s %s TRIGGER %1$I', t.tgname, t.tgrelid::regclass,
+              CASE p.tgenabled WHEN 'O' THEN 'ENABLE' WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' ELSE 'ENABLE ALWAYS' END)
+FROM pg_trigger AS t JOIN pg_trigger AS p ON p.oid = t.tgparentid JOIN pg_class AS c ON c.oid = t.tgrelid
+WHERE relnamespace = quote_ident($1::text)::regnamespace AND t.tgisinternal AND t.tgenabled <> p.tgenabled
+UNION ALL
 SELECT format('materialized view %s calls %s, whose body is read with the search_path of the caller, so it could not be refreshed on the new server: '
               'ALTER FUNCTION %2$s SET search_path = %3$I, public', view::regclass, p.oid::regprocedure, $1::text)
 FROM views AS v JOIN pg_rewrite AS w ON ev_class = v.oid

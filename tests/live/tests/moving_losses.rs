@@ -28,7 +28,8 @@ fn row_level_security_that_applies_to_the_move_is_refused() {
     run(&mut a, &crate::moving::GIVE_AWAY.replace("attacker", "keeper"));
     run(
         &mut a,
-        "ALTER TABLE insta5.photos ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+        "SET ROLE keeper; CREATE TYPE insta5.span AS RANGE (subtype = float8); RESET ROLE;
+         ALTER TABLE insta5.photos ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
          CREATE POLICY few ON insta5.photos USING (id = 1)",
     );
     let reason = "row-level security of table insta5.photos applies to role ";

@@ -39,7 +39,9 @@ const SCHEMA: &str = "SET client_min_messages = error;
     ALTER EXTENSION plpgsql ADD OPERATOR insta5.# (int, int); CREATE TYPE insta5.members_type AS (x int); ALTER EXTENSION plpgsql ADD TYPE insta5.members_type;
     CREATE OPERATOR CLASS insta5.ints FOR TYPE int USING btree AS OPERATOR 1 <, FUNCTION 1 btint4cmp(int, int);
     ALTER EXTENSION plpgsql ADD OPERATOR CLASS insta5.ints USING btree;
-    CREATE TABLE insta5.members (id bigint PRIMARY KEY); ALTER EXTENSION plpgsql ADD TABLE insta5.members;
+    CREATE TABLE insta5.members (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY); ALTER EXTENSION plpgsql ADD TABLE insta5.members;
+    ALTER EXTENSION plpgsql ADD SEQUENCE insta5.members_id_seq;
+    CREATE TYPE insta5.members_span AS RANGE (subtype = int); ALTER EXTENSION plpgsql ADD FUNCTION insta5.members_span(int, int);
 
     CREATE TABLE insta5.generated (id bigint, k bigint GENERATED ALWAYS AS (id + 1) STORED PRIMARY KEY);
     CREATE TABLE insta5.generated_full (id bigint, k bigint GENERATED ALWAYS AS (id % 7) STORED, PRIMARY KEY (id, k));
@@ -105,6 +107,8 @@ const CASES: &str = r#"
     table insta5.full_parts has REPLICA IDENTITY FULL, but no exact equality for column n, so its updates and deletes could change other rows or none | add a primary key, and set REPLICA IDENTITY DEFAULT | ALTER TABLE insta5.full_parts ADD PRIMARY KEY (id)
     table insta5.full_parts has REPLICA IDENTITY FULL, but no exact equality for column lax, so its updates and deletes could change other rows or none | add a primary key, and set REPLICA IDENTITY DEFAULT | ALTER TABLE insta5.full_parts DROP lax; DROP COLLATION insta5.lax
     extension pretended is in schema insta5, so a move would leave it behind | ALTER EXTENSION pretended SET SCHEMA public | SELECT
+    sequence insta5.members_id_seq belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP SEQUENCE insta5.members_id_seq | SELECT
+    function insta5.members_span(integer,integer) belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP FUNCTION insta5.members_span(integer,integer) | SELECT
     text search configuration insta5.members belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP TEXT SEARCH CONFIGURATION insta5.members | SELECT
     function insta5.member(integer,text[]) belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP FUNCTION insta5.member(integer,pg_catalog.text[]) | SELECT
     operator insta5.#(integer,integer) belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP OPERATOR insta5.#(integer,integer) | SELECT
@@ -193,6 +197,8 @@ fn obstacles_are_refused_with_a_way_out() {
     remove(&servers, &cases);
     servers.command(&["check", "5", "--to", "b"]);
     refuse_what_depends_on_the_target(&servers);
+    check_types_that_differ(&servers);
+    check_triggers_of_partitions(&servers);
     let (command, mut other) = move_blocked_after_copy(&servers, &[]);
     let written = ["generated", "generated_full", "generated_fine", "generated_other", "full_key"];
     for table in written {
@@ -332,4 +338,58 @@ fn refuse_what_depends_on_the_target(servers: &Servers) {
     servers.connect_as("a", "only_here", &[]);
     servers.refuses(&["check", "5", "--to", "b"], "server b has no role only_here");
     servers.connect_as("a", "postgres", &[]);
+}
+
+/// The values of types that differ on the new server would change, and no count of rows shows that.
+/// An expression can refer to a column of such a type.
+fn check_types_that_differ(servers: &Servers) {
+    let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
+    let create = "CREATE SCHEMA com; CREATE TYPE com.fees AS (amount int, fee int); CREATE DOMAIN com.price AS numeric(10,2);
+        CREATE TYPE com.mood AS ENUM ('a', 'b'); CREATE TYPE com.span AS RANGE (subtype = com.price);
+        CREATE TYPE com.bill AS (fees com.fees[], spans com.span_multirange)";
+    run(&mut a, create);
+    run(
+        &mut a,
+        "CREATE TABLE insta5.bills (id int PRIMARY KEY, bill com.bill, mood com.mood);
+         CREATE VIEW insta5.fees AS SELECT (bill).fees FROM insta5.bills",
+    );
+    let other = create
+        .replace("amount int, fee int", "fee int, amount int")
+        .replace("numeric(10,2)", "numeric(10,0)")
+        .replace("'a', 'b'", "'b'");
+    run(&mut b, &other);
+    let said = servers.refusal(&["check", "5", "--to", "b"]);
+    let used_by = "needed for column bill of table insta5.bills";
+    for reason in [
+        format!(
+            "type com.fees, {used_by}, is (fee integer, amount integer) on b, so values could change: make it the same as here, (amount integer, fee integer)"
+        ),
+        format!("type com.price, {used_by}, is (numeric(10,0)) on b"),
+        "type com.mood, needed for column mood of table insta5.bills, is ('b') on b".into(),
+    ] {
+        assert!(said.contains(&reason), "{reason}: {said}");
+    }
+    assert_eq!(said.matches("values could change").count(), 3, "{said}");
+    run(&mut b, &format!("DROP SCHEMA com CASCADE; {create}"));
+    servers.command(&["check", "5", "--to", "b"]);
+}
+
+/// pg_dump writes a trigger of a foreign key if it differs from that of the partitioned table, by
+/// its name.
+fn check_triggers_of_partitions(servers: &Servers) {
+    let mut a = servers.a.connect();
+    run(
+        &mut a,
+        "CREATE TABLE insta5.parts (id int PRIMARY KEY) PARTITION BY RANGE (id);
+         CREATE TABLE insta5.part PARTITION OF insta5.parts DEFAULT;
+         CREATE TABLE insta5.of_parts (id int PRIMARY KEY REFERENCES insta5.parts); ALTER TABLE insta5.part DISABLE TRIGGER ALL",
+    );
+    let said = servers.refusal(&["check", "5", "--to", "b"]);
+    let reason =
+        "of a foreign key is enabled in another way on insta5.part than on its partitioned table";
+    assert!(said.contains(reason), "{said}");
+    for line in said.lines().filter(|line| line.contains(reason)) {
+        run(&mut a, line.split_once("as a superuser, ").expect("a statement").1);
+    }
+    servers.command(&["check", "5", "--to", "b"]);
 }
