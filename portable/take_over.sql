@@ -99,6 +99,13 @@ BEGIN
     -- than this script waits for one lock, however many roles hold some.
     PERFORM set_config('take_over.began', extract(epoch FROM clock_timestamp())::text, true);
     DROP VIEW IF EXISTS ids.id_shards;
+    -- A call of create_shard() that has its mutex needs the functions below, and this script drops the
+    -- mutex in the end. COMMENT takes the same lock; LOCK would also lock what the view reads. Other
+    -- roles cannot hold this one.
+    IF EXISTS (SELECT FROM pg_class WHERE relnamespace = mutexes AND relowner = place.nspowner AND relkind = 'v' AND relname = '_create_shard') THEN
+        PERFORM set_config('lock_timeout', '500ms', true);
+        COMMENT ON VIEW ids_mutexes._create_shard IS NULL;
+    END IF;
     PERFORM set_config('lock_timeout', '20ms', true);
     FOR item IN SELECT p.oid::regprocedure AS name, p.oid FROM unnest(functions) AS f JOIN pg_proc AS p ON p.oid = f ORDER BY 1 LOOP
         EXECUTE format('ALTER FUNCTION %s OWNER TO CURRENT_USER', item.name);

@@ -748,6 +748,24 @@ fn locks_by_oids_do_not_keep_calls_waiting() {
     run(&mut client, TAKE_OVER);
 }
 
+/// A call of create_shard() that has its lock needs the functions that a take-over changes.
+#[test]
+fn create_shard_and_take_over_wait_in_turn() {
+    let server = server_with_both(&[("fsync", "off")]);
+    let mut installer = server.connect_as("installer");
+    run(
+        &mut installer,
+        "BEGIN; LOCK TABLE ids_mutexes._create_shard IN SHARE UPDATE EXCLUSIVE MODE",
+    );
+    thread::scope(|scope| {
+        let take_over = scope.spawn(|| retry(&mut server.connect(), TAKE_OVER));
+        server.wait_until("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)");
+        run(&mut installer, "SELECT ids.create_shard(8); COMMIT");
+        take_over.join().unwrap();
+    });
+    run(&mut installer, "SELECT insta8.next_id()");
+}
+
 /// The script runs as a superuser, also for a role that only has CREATE on the database. A schema
 /// of another role with the name of that of the mutexes, and its views, stay as they are.
 #[test]
