@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn every_recorded_owner_must_have_reported() {
+    fn every_recorded_holder_must_have_reported() {
         use LastHolder::{Nobody, Node, Unknown};
         // The nodes of groups 1 and 4 have reported, 4 a new copy; that of group 3 is disabled.
         let reported = |group| match group {

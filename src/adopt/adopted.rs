@@ -62,7 +62,8 @@ impl Adopted {
         let is_this =
             |parts: Vec<String>| parts.iter().rev().zip(is.iter().rev()).all(|(a, b)| a == b);
         match named {
-            Some(named) if !plpgsql::name_parts(&named).is_some_and(is_this) => {
+            // An OID is no name.
+            Some(named) if !plpgsql::name_parts(&named).is_none_or(is_this) => {
                 Err(Error::OriginalNamesAnother {
                     kept: names::function(kept.oid),
                     named: shortened(&named),
@@ -83,19 +84,18 @@ impl Adopted {
     /// of the kept original. The body of the migration must name no other one, since ids of that
     /// have nothing to do with the adoption.
     ///
-    /// If the kept original names none, or was dropped, it is the shard's own sequence. But a
-    /// function of another name than `next_id()` may have used another one.
+    /// If the kept original names none, or one that was renamed, or was dropped, it is the shard's
+    /// own sequence. But a function of another name than `next_id()` may have used another one.
     fn former_sequence(&self, definition: &Definition) -> Result<Oid, Error> {
         let own = definition.sequence.oid;
         let former = match &self.kept {
             Some(kept) => match self.sequence_named_in(kept, definition, own) {
                 Ok(Some(named)) => named,
-                Ok(None) | Err(_) if self.function.name != "next_id" => {
+                Ok(None) | Err(_) if self.function.name == "next_id" => own,
+                Ok(None) | Err(_) => {
                     let function = names::function(self.function.oid);
                     return Err(Error::AdoptedSequenceUnknown { function });
                 }
-                Ok(None) => own,
-                Err(error) => return Err(error),
             },
             None => own,
         };
@@ -118,9 +118,11 @@ impl Adopted {
         definition: &Definition,
         expected: Oid,
     ) -> Result<Option<Oid>, Error> {
-        let Some(named) = read_original(function).ok().and_then(|read| read.sequence) else {
-            return Ok(None);
-        };
+        // PostgreSQL also accepts the name of the database before that of the schema, and an OID.
+        let is_name =
+            |text: &String| plpgsql::name_parts(text).is_some_and(|parts| parts.len() <= 2);
+        let read = read_original(function).ok().and_then(|read| read.sequence);
+        let Some(named) = read.filter(is_name) else { return Ok(None) };
         let beside = match plpgsql::name_parts(&named).unwrap_or_default().as_slice() {
             [name] if *name == names::raw_relation(definition.sequence.oid) => {
                 Some(definition.sequence.oid)
@@ -368,11 +370,7 @@ pub fn read_original(function: &Function) -> Result<Original, Error> {
     if !function.parameters.is_empty() {
         return Err(Error::OriginalTakesArguments { function: names::function(function.oid) });
     }
-    let mut read = read.map_err(|difference| not_original(function, &difference.to_string()))?;
-    // PostgreSQL also accepts the name of the database before that of the schema, and an OID.
-    let is_name = |text: &String| plpgsql::name_parts(text).is_some_and(|parts| parts.len() <= 2);
-    read.sequence = read.sequence.filter(is_name);
-    Ok(read)
+    read.map_err(|difference| not_original(function, &difference.to_string()))
 }
 
 /// The epoch of the ids that the function generates. `None` if it generates none in the original
