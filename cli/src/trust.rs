@@ -9,6 +9,7 @@ use crate::map::{Map, ServerEntry};
 use crate::rights::{self, Right, Scope};
 use crate::server::Server;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// `--trust SERVER:ROLE`, for servers of the map.
 #[derive(Debug, Default)]
@@ -101,8 +102,16 @@ pub struct Needed {
     arguments: String,
     description: String,
     used_by: String,
-    /// What the values of a type consist of, as in sql/shape.sql.
+    /// The [`Shape`] of a type of which values are stored.
     shape: Option<String>,
+}
+
+/// What the values of a type consist of, by the names of the types in it, as in sql/shape.sql.
+type Shape = BTreeMap<String, String>;
+
+fn parse(shape: &str) -> Result<Shape> {
+    serde_json::from_str(shape)
+        .map_err(|error| Error::failed(format!("unexpected definition of a type: {error}")))
 }
 
 /// The objects outside the schema that it needs.
@@ -112,35 +121,40 @@ pub fn needed(
 ) -> std::result::Result<Vec<Needed>, libpq::Error> {
     let query = include_str!("sql/needed.sql")
         .replace("{own}", include_str!("sql/own.sql"))
-        .replace("{shape}", SHAPE);
+        .replace("{shape}", &shape("object"));
     session.select(&query, &[schema])
 }
 
-/// The expression for [`Needed::shape`].
-const SHAPE: &str = include_str!("sql/shape.sql");
+/// What the values of a type consist of, for an expression that is its OID.
+fn shape(oid: &str) -> String {
+    include_str!("sql/shape.sql").replace("$TYPE", oid)
+}
 
 /// Looks for these objects on the target. Returns sentences about those that it lacks or that
 /// differ, and the others in the form that [`look`] takes.
 pub fn find_needed(target: &Server, needed: &[Needed]) -> Result<(Vec<String>, String)> {
     let (mut missing, mut found) = (Vec::new(), Vec::new());
     let query = format!(
-        "SELECT {SHAPE} FROM pg_get_object_address($1, $2::text[], $3::text[]) AS a
-         LEFT JOIN pg_type AS t ON a.classid = 'pg_type'::regclass AND t.oid = a.objid"
+        "SELECT CASE WHEN a.classid = 'pg_type'::regclass AND $4::bool THEN {} END
+         FROM pg_get_object_address($1, $2::text[], $3::text[]) AS a",
+        shape("a.objid")
     );
     for object in needed {
         let Needed { r#type, names, arguments, description, used_by, shape } = object;
-        match target.connection().query(&query, &[r#type, names, arguments]) {
+        let has_shape = shape.is_some().to_string();
+        match target.connection().query(&query, &[r#type, names, arguments, &has_shape]) {
             Ok(rows) => {
-                let there: Option<String> = rows.one()?;
-                if there != *shape {
-                    let is =
-                        |shape: &Option<String>| shape.clone().unwrap_or("another type".into());
-                    missing.push(format!(
-                        "{description}, needed for {used_by}, is ({}) on {}, so values could change: make it the same as here, ({})",
-                        is(&there),
-                        target.name,
-                        is(shape)
-                    ));
+                let there = rows
+                    .one::<Option<String>>()?
+                    .map_or_else(|| Ok(Shape::new()), |it| parse(&it))?;
+                for (name, here) in shape.as_deref().map_or_else(|| Ok(Shape::new()), parse)? {
+                    let there = there.get(&name).map_or("another type", String::as_str);
+                    if there != here {
+                        missing.push(format!(
+                            "type {name}, needed for {used_by}, is ({there}) on {}, so values could change: make it the same as here, ({here})",
+                            target.name
+                        ));
+                    }
                 }
                 found.push(object);
             }

@@ -11,6 +11,8 @@ members (problem) AS (
     FROM own JOIN pg_depend ON classid = class AND objid = object AND refclassid = 'pg_extension'::regclass AND deptype = 'e'
         JOIN pg_extension AS e ON e.oid = refobjid CROSS JOIN pg_identify_object(class, object, 0)
     WHERE (refclassid, refobjid) NOT IN (SELECT class, object FROM own)
-        -- The types of a table follow it. Its sequences, and the functions of a range type, do not.
-        AND NOT (class = 'pg_type'::regclass AND EXISTS (SELECT FROM pg_depend AS i WHERE i.classid = class AND i.objid = object AND i.deptype = 'i'))
+        -- The types of a table that is a member follow it. Its sequences, and the functions of a range type, do not.
+        AND NOT (class = 'pg_type'::regclass AND EXISTS (
+            SELECT FROM pg_depend AS i JOIN pg_depend AS m ON m.classid = i.refclassid AND m.objid = i.refobjid
+            WHERE i.classid = class AND i.objid = object AND i.deptype = 'i' AND m.refclassid = 'pg_extension'::regclass AND m.refobjid = e.oid AND m.deptype = 'e'))
 )

@@ -1,12 +1,19 @@
--- The objects of the schema $1 which its dump creates. Left out are those that
--- PostgreSQL creates for others, with names that contain an OID; indexes that are not valid; default
--- privileges, which any role can change all the time; and constraints NOT NULL, which are objects from
--- PostgreSQL 18 on.
-WITH RECURSIVE {own}
-SELECT DISTINCT concat_ws(' ', type, identity)
-FROM own CROSS JOIN LATERAL pg_identify_object(class, object, 0)
+-- The objects of the schema $1 which its dump creates, and their comments. Left out are those that
+-- PostgreSQL creates for others, with names that contain an OID or depend on the major: triggers, TOAST
+-- tables, inherited constraints; indexes that are not valid; default privileges, which any role can
+-- change all the time; and constraints NOT NULL, which are objects from PostgreSQL 18 on. A comment on a
+-- constraint of a partition may be that of the parent's, copied by LIKE.
+WITH RECURSIVE {own}, parts (class, object, part, kind) AS (
+    SELECT class, object, 0, NULL FROM own
+    UNION ALL
+    SELECT class, object, objsubid, 'the comment on' FROM own JOIN pg_description ON classoid = class AND objoid = object
+    WHERE class <> 'pg_constraint'::regclass
+)
+SELECT DISTINCT concat_ws(' ', kind, type, identity)
+FROM parts CROSS JOIN LATERAL pg_identify_object(class, object, part)
     LEFT JOIN pg_trigger AS t ON class = 'pg_trigger'::regclass AND t.oid = object
     LEFT JOIN pg_index ON class = 'pg_class'::regclass AND indexrelid = object
     LEFT JOIN pg_constraint AS c ON class = 'pg_constraint'::regclass AND c.oid = object
 WHERE schema IS DISTINCT FROM 'pg_toast' AND tgisinternal IS NOT TRUE AND indisvalid IS NOT FALSE
-    AND class <> 'pg_default_acl'::regclass AND contype IS DISTINCT FROM 'n'
+    AND class <> 'pg_default_acl'::regclass AND (c.oid IS NULL OR contype <> 'n' AND conislocal AND conparentid = 0)
+    AND identity IS NOT NULL -- it was dropped meanwhile

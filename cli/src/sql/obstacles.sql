@@ -170,6 +170,10 @@ SELECT format('trigger %I of %I.%I fires for the replication, too (ENABLE ALWAYS
 FROM pg_trigger JOIN pg_class AS c ON c.oid = tgrelid
 WHERE relnamespace = quote_ident($1::text)::regnamespace AND tgenabled IN ('A', 'R') AND tgname <> 'shard_is_elsewhere'
 UNION ALL
+SELECT format('trigger %1$I of %2$I.%3$I has the name of that which closes a shard: ALTER TRIGGER %1$I ON %2$I.%3$I RENAME TO another', tgname, $1::text, relname)
+FROM pg_trigger JOIN pg_class AS c ON c.oid = tgrelid JOIN pg_proc AS p ON p.oid = tgfoid
+WHERE relnamespace = quote_ident($1::text)::regnamespace AND tgname = 'shard_is_elsewhere' AND (proname <> tgname OR pronargs <> 0)
+UNION ALL
 SELECT format('rule %I of %I.%I is enabled for the replication, too (ALWAYS or REPLICA): ALTER TABLE %2$I.%3$I ENABLE RULE %1$I', rulename, $1::text, relname)
 FROM pg_rewrite JOIN pg_class AS c ON c.oid = ev_class WHERE relnamespace = quote_ident($1::text)::regnamespace AND ev_enabled IN ('A', 'R')
 UNION ALL

@@ -1019,12 +1019,22 @@ fn routines_with_the_markers_name_are_refused() {
     fails(command, "has a routine shard_is_elsewhere() of another role");
     servers.command(&["cancel", "5"]);
     run(&mut attacker, "DROP FUNCTION insta5.shard_is_elsewhere()");
-    // A trigger of that name would be lost.
-    run(&mut attacker, "CREATE FUNCTION insta5.own() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
-             CREATE TRIGGER shard_is_elsewhere BEFORE INSERT ON insta5.photos FOR EACH ROW EXECUTE FUNCTION insta5.own()");
-    servers.refuses(&["move", "5", "--to", "b"], "has a trigger shard_is_elsewhere of its own");
+    // A trigger of that name would be lost. Another change of the schema would fail the move
+    // earlier.
+    run(
+        &mut attacker,
+        "CREATE FUNCTION insta5.own() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+    );
+    let create = "CREATE TRIGGER shard_is_elsewhere BEFORE INSERT ON insta5.counter FOR EACH ROW EXECUTE FUNCTION insta5.own()";
+    let (command, mut transaction) = move_blocked_after_copy(&servers, &[]);
+    run(&mut attacker, create);
+    run(&mut transaction, "COMMIT");
+    fails(command, "has a trigger shard_is_elsewhere of its own");
     println!("{:?}", servers.run(&["cancel", "5"]));
-    run(&mut attacker, "DROP TRIGGER shard_is_elsewhere ON insta5.photos");
+    servers.is_refused(
+        "trigger shard_is_elsewhere of insta5.counter has the name of that which closes a shard",
+    );
+    run(&mut attacker, "DROP TRIGGER shard_is_elsewhere ON insta5.counter");
     // With other arguments it is another function.
     let overload =
         "CREATE FUNCTION insta5.shard_is_elsewhere(int) RETURNS int LANGUAGE sql AS 'SELECT 1';

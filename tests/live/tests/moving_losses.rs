@@ -66,7 +66,10 @@ fn row_level_security_that_applies_to_the_move_is_refused() {
     );
     let reason = "its dump does not create statistics object insta5.left_out; drop it";
     servers.refuses(&["move", "5", "--to", "b"], reason);
-    run(&mut a, "DROP TABLE outside");
+    run(&mut a, "DROP TABLE outside; COMMENT ON TYPE insta5.span_multirange IS 'left out, too'");
+    let reason = "its dump does not create the comment on type insta5.span_multirange; drop it";
+    servers.refuses(&["move", "5", "--to", "b"], reason);
+    run(&mut a, "COMMENT ON TYPE insta5.span_multirange IS NULL");
     servers.command(&["move", "5", "--to", "b"]);
     assert_eq!(one::<i64>(&mut servers.b.connect(), "SELECT count(*) FROM insta5.photos"), 1000);
 }

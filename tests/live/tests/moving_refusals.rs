@@ -59,6 +59,7 @@ const SCHEMA: &str = "SET client_min_messages = error;
     ALTER TABLE insta5.likes ADD CONSTRAINT photo FOREIGN KEY (photo) REFERENCES insta5.photos NOT VALID;
 
     CREATE FUNCTION insta5.again() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
+    CREATE TRIGGER shard_is_elsewhere BEFORE UPDATE ON insta5.other FOR EACH ROW EXECUTE FUNCTION insta5.again();
     CREATE TRIGGER always AFTER INSERT ON insta5.counter EXECUTE FUNCTION insta5.again(); ALTER TABLE insta5.counter ENABLE ALWAYS TRIGGER always;
     CREATE TRIGGER replica AFTER INSERT ON insta5.counter EXECUTE FUNCTION insta5.again(); ALTER TABLE insta5.counter ENABLE REPLICA TRIGGER replica;
     CREATE RULE too AS ON DELETE TO insta5.counter DO ALSO NOTIFY deleted; ALTER TABLE insta5.counter ENABLE ALWAYS RULE too;
@@ -133,6 +134,7 @@ const CASES: &str = r#"
     column n of insta5.inside uses sequence public.numbers | ALTER TABLE insta5.inside ALTER COLUMN n DROP DEFAULT | SELECT
     cast from insta5.span to integer would be lost, since pg_dump leaves out casts | DROP CAST (insta5.span AS integer) | SELECT
     transform for insta5.span language plpgsql would be lost, since pg_dump leaves out transforms | DROP TRANSFORM FOR insta5.span LANGUAGE plpgsql | SELECT
+    trigger shard_is_elsewhere of insta5.other has the name of that which closes a shard | ALTER TRIGGER shard_is_elsewhere ON insta5.other RENAME TO another | SELECT
     trigger always of insta5.counter fires for the replication, too | ALTER TABLE insta5.counter ENABLE TRIGGER always | SELECT
     trigger replica of insta5.counter fires for the replication, too | ALTER TABLE insta5.counter ENABLE TRIGGER replica | SELECT
     rule too of insta5.counter is enabled for the replication, too | ALTER TABLE insta5.counter ENABLE RULE too | SELECT
@@ -345,18 +347,20 @@ fn refuse_what_depends_on_the_target(servers: &Servers) {
 fn check_types_that_differ(servers: &Servers) {
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
     let create = "CREATE SCHEMA com; CREATE TYPE com.fees AS (amount int, fee int); CREATE DOMAIN com.price AS numeric(10,2);
-        CREATE TYPE com.mood AS ENUM ('a', 'b'); CREATE TYPE com.span AS RANGE (subtype = com.price);
+        CREATE TYPE com.mood AS ENUM ('a'); CREATE TYPE com.unused AS (n int); CREATE TYPE com.span AS RANGE (subtype = com.price);
         CREATE TYPE com.bill AS (fees com.fees[], spans com.span_multirange)";
     run(&mut a, create);
     run(
         &mut a,
         "CREATE TABLE insta5.bills (id int PRIMARY KEY, bill com.bill, mood com.mood);
-         CREATE VIEW insta5.fees AS SELECT (bill).fees FROM insta5.bills",
+         CREATE VIEW insta5.fees AS SELECT (bill).fees FROM insta5.bills;
+         CREATE FUNCTION insta5.uses(com.unused) RETURNS int RETURN 1",
     );
     let other = create
         .replace("amount int, fee int", "fee int, amount int")
         .replace("numeric(10,2)", "numeric(10,0)")
-        .replace("'a', 'b'", "'b'");
+        .replace("'a'", "'a', 'b'")
+        .replace("n int", "n bigint");
     run(&mut b, &other);
     let said = servers.refusal(&["check", "5", "--to", "b"]);
     let used_by = "needed for column bill of table insta5.bills";
@@ -365,11 +369,10 @@ fn check_types_that_differ(servers: &Servers) {
             "type com.fees, {used_by}, is (fee integer, amount integer) on b, so values could change: make it the same as here, (amount integer, fee integer)"
         ),
         format!("type com.price, {used_by}, is (numeric(10,0)) on b"),
-        "type com.mood, needed for column mood of table insta5.bills, is ('b') on b".into(),
     ] {
         assert!(said.contains(&reason), "{reason}: {said}");
     }
-    assert_eq!(said.matches("values could change").count(), 3, "{said}");
+    assert_eq!(said.matches("values could change").count(), 2, "{said}");
     run(&mut b, &format!("DROP SCHEMA com CASCADE; {create}"));
     servers.command(&["check", "5", "--to", "b"]);
 }
@@ -381,8 +384,11 @@ fn check_triggers_of_partitions(servers: &Servers) {
     run(
         &mut a,
         "CREATE TABLE insta5.parts (id int PRIMARY KEY) PARTITION BY RANGE (id);
-         CREATE TABLE insta5.part PARTITION OF insta5.parts DEFAULT;
-         CREATE TABLE insta5.of_parts (id int PRIMARY KEY REFERENCES insta5.parts); ALTER TABLE insta5.part DISABLE TRIGGER ALL",
+         CREATE TABLE insta5.first_part PARTITION OF insta5.parts FOR VALUES FROM (5) TO (6); CREATE TABLE insta5.part PARTITION OF insta5.parts DEFAULT;
+         CREATE TABLE insta5.of_parts (id int PRIMARY KEY REFERENCES insta5.parts);
+         -- The numbers in the names of the other constraints stay as they are.
+         ALTER TABLE insta5.parts DETACH PARTITION insta5.first_part; DROP TABLE insta5.first_part;
+         ALTER TABLE insta5.part DISABLE TRIGGER ALL",
     );
     let said = servers.refusal(&["check", "5", "--to", "b"]);
     let reason =
