@@ -176,7 +176,12 @@ pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Resul
     let moving = Moving::connect(map, shard, &moving, trust, output)?;
     moving.require_open_copy()?;
     moving.map.check_lock()?;
-    let rows = moving.map.recorded(shard, "rows")?.unwrap_or_default();
+    let recorded = |what| moving.map.recorded(shard, what).map(Option::unwrap_or_default);
+    if let Some(name) = moving.source.other_name(&recorded("definition")?)? {
+        let schema = moving.source.schema();
+        fail!("schema {schema} on {from} is called {name} now: rename it, and run this again");
+    }
+    let rows = recorded("rows")?;
     moving.source.set("move.rows", &rows)?;
     replication::drop_copy(&moving.source, true)?;
     moving.map.forget_move(shard)?;

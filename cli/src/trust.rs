@@ -109,8 +109,8 @@ pub struct Needed {
 /// What the values of a type consist of, by the names of the types in it, as in sql/shape.sql.
 type Shape = BTreeMap<String, String>;
 
-fn parse(shape: &str) -> Result<Shape> {
-    serde_json::from_str(shape)
+fn parse(shape: &Option<String>) -> Result<Shape> {
+    serde_json::from_str(shape.as_deref().unwrap_or("{}"))
         .map_err(|error| Error::failed(format!("unexpected definition of a type: {error}")))
 }
 
@@ -144,10 +144,8 @@ pub fn find_needed(target: &Server, needed: &[Needed]) -> Result<(Vec<String>, S
         let has_shape = shape.is_some().to_string();
         match target.connection().query(&query, &[r#type, names, arguments, &has_shape]) {
             Ok(rows) => {
-                let there = rows
-                    .one::<Option<String>>()?
-                    .map_or_else(|| Ok(Shape::new()), |it| parse(&it))?;
-                for (name, here) in shape.as_deref().map_or_else(|| Ok(Shape::new()), parse)? {
+                let there = parse(&rows.one()?)?;
+                for (name, here) in parse(shape)? {
                     let there = there.get(&name).map_or("another type", String::as_str);
                     if there != here {
                         missing.push(format!(

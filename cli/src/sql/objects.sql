@@ -1,8 +1,8 @@
 -- The objects of the schema $1 which its dump creates, and their comments. Left out are those that
--- PostgreSQL creates for others, with names that contain an OID or depend on the major: triggers, TOAST
--- tables, inherited constraints; indexes that are not valid; default privileges, which any role can
--- change all the time; and constraints NOT NULL, which are objects from PostgreSQL 18 on. A comment on a
--- constraint of a partition may be that of the parent's, copied by LIKE.
+-- PostgreSQL creates for others, with names of its own: triggers of foreign keys, TOAST tables and
+-- inherited constraints; indexes that are not valid; default privileges, which any role can change all
+-- the time; constraints NOT NULL, which are objects from PostgreSQL 18 on; and comments on constraints,
+-- since pg_dump writes none for an inherited one.
 WITH RECURSIVE {own}, parts (class, object, part, kind) AS (
     SELECT class, object, 0, NULL FROM own
     UNION ALL

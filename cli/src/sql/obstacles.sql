@@ -170,7 +170,7 @@ SELECT format('trigger %I of %I.%I fires for the replication, too (ENABLE ALWAYS
 FROM pg_trigger JOIN pg_class AS c ON c.oid = tgrelid
 WHERE relnamespace = quote_ident($1::text)::regnamespace AND tgenabled IN ('A', 'R') AND tgname <> 'shard_is_elsewhere'
 UNION ALL
-SELECT format('trigger %1$I of %2$I.%3$I has the name of that which closes a shard: ALTER TRIGGER %1$I ON %2$I.%3$I RENAME TO another', tgname, $1::text, relname)
+SELECT format('trigger %1$I of %2$I.%3$I has the name of the trigger that closes a shard: ALTER TRIGGER %1$I ON %2$I.%3$I RENAME TO another', tgname, $1::text, relname)
 FROM pg_trigger JOIN pg_class AS c ON c.oid = tgrelid JOIN pg_proc AS p ON p.oid = tgfoid
 WHERE relnamespace = quote_ident($1::text)::regnamespace AND tgname = 'shard_is_elsewhere' AND (proname <> tgname OR pronargs <> 0)
 UNION ALL

@@ -1032,7 +1032,7 @@ fn routines_with_the_markers_name_are_refused() {
     fails(command, "has a trigger shard_is_elsewhere of its own");
     println!("{:?}", servers.run(&["cancel", "5"]));
     servers.is_refused(
-        "trigger shard_is_elsewhere of insta5.counter has the name of that which closes a shard",
+        "trigger shard_is_elsewhere of insta5.counter has the name of the trigger that closes a shard",
     );
     run(&mut attacker, "DROP TRIGGER shard_is_elsewhere ON insta5.counter");
     // With other arguments it is another function.

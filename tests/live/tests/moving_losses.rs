@@ -216,6 +216,9 @@ fn clean_drops_nothing_that_was_not_moved() {
     while_closing_is_lost(&servers, || {
         servers.refuses(&["clean", "5"], "schema insta5 on a is open, too");
     });
+    run(&mut a, "ALTER SCHEMA insta5 RENAME TO other");
+    servers.refuses(&["clean", "5"], "schema insta5 on a is called other now: rename it");
+    run(&mut a, "ALTER SCHEMA other RENAME TO insta5");
     servers.command(&["clean", "5"]);
     assert!(!one::<bool>(&mut a, HAS_SCHEMA));
     assert_eq!(texts(&mut a, "SELECT word::text FROM words_of_pretended"), ["kept"]);

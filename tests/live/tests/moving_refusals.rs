@@ -134,7 +134,7 @@ const CASES: &str = r#"
     column n of insta5.inside uses sequence public.numbers | ALTER TABLE insta5.inside ALTER COLUMN n DROP DEFAULT | SELECT
     cast from insta5.span to integer would be lost, since pg_dump leaves out casts | DROP CAST (insta5.span AS integer) | SELECT
     transform for insta5.span language plpgsql would be lost, since pg_dump leaves out transforms | DROP TRANSFORM FOR insta5.span LANGUAGE plpgsql | SELECT
-    trigger shard_is_elsewhere of insta5.other has the name of that which closes a shard | ALTER TRIGGER shard_is_elsewhere ON insta5.other RENAME TO another | SELECT
+    trigger shard_is_elsewhere of insta5.other has the name of the trigger that closes a shard | ALTER TRIGGER shard_is_elsewhere ON insta5.other RENAME TO another | SELECT
     trigger always of insta5.counter fires for the replication, too | ALTER TABLE insta5.counter ENABLE TRIGGER always | SELECT
     trigger replica of insta5.counter fires for the replication, too | ALTER TABLE insta5.counter ENABLE TRIGGER replica | SELECT
     rule too of insta5.counter is enabled for the replication, too | ALTER TABLE insta5.counter ENABLE RULE too | SELECT
