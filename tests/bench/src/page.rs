@@ -149,8 +149,8 @@ fn others(results: &Results) -> Table {
         let ns = runs.each(Run::cpu_ns);
         compare(&format!("CPU time of an id in bulk, ns: {load}"), 0, 1.0, &ns);
     }
-    let [sequences, key] = ["kB with all sequences", "read of a row by key, µs"];
-    compare(sequences, 0, 1.0, &results.memory.each(|growth| growth.all_sequences_kb));
+    let all = results.memory.each(|growth| growth.all_sequences_kb);
+    compare("kB with all sequences", 0, 1.0, &all);
     let is_made =
         |maker: &Contestant| results.tables.contestants().any(|key| key == Key::Made(*maker));
     let makers: Vec<Contestant> = results.contestants().into_iter().filter(is_made).collect();
@@ -158,7 +158,6 @@ fn others(results: &Results) -> Table {
         let keys = makers.iter().map(|maker| Key::Made(*maker)).chain([Key::Bigserial]);
         figures.only(keys, [&makers[..], &[Contestant::Nextval]].concat())
     };
-    compare(key, 2, 1.0, &of_makers(results.of_tables(|filled| filled.point_read_us)));
     let insert = results.of_tables(|filled| filled.insert_seconds).relative_to(Key::Bigserial);
     let many = format!("INSERT of {} rows, relative to bigserial", thousands(results.rows as f64));
     compare(&many, 2, 1.0, &of_makers(insert));
@@ -166,8 +165,9 @@ fn others(results: &Results) -> Table {
     compare("CPU time of an INSERT of one row, relative to bigserial", 2, 1.0, &of_one_row);
     table.note(&single_statements(results));
     table.note(
-        "Medians. Rates of one id per transaction are not listed: they differ less from each other \
-         than from round to round. The table of order, crashes and the clock shows what some of these \
+        "Medians: of figures that differ by less than from round to round, neither is better. Rates of one \
+         id per transaction are not listed: except that of sequences, they differ less than that. Nor are \
+         reads by the key: those of keys of the same size are the same. The table of order, crashes and the clock shows what some of these \
          ids lack. Ids of this extension and of sequences can also repeat where the page of a sequence \
          is lost or set back ([limitations](../use/guarantees.md)); random ones cannot.",
     );
@@ -244,7 +244,7 @@ fn costs(results: &Results) -> Table {
         "CPU time of a call over {SEQUENCES} sequences in turn, in one statement; of a transaction of {CLIENTS} clients on one \
          sequence. `SELECT 1` takes {:.1} µs. `pg_sequence_last_value`, which also looks up a function, locks a sequence and reads \
          its page, takes {} times as much. Memory is that of a session that has used one sequence, and all. When a statement names \
-         a function, PostgreSQL caches all functions of that name: here hundreds of functions `next_id`, which take a megabyte.",
+         a function, PostgreSQL caches all functions of that name: here hundreds of functions `next_id`, which take over half a megabyte.",
         results.transactions.median(Transaction::Constant),
         results.transactions.ratio(Transaction::LastValue, Transaction::Constant),
     ));
