@@ -538,8 +538,7 @@ fn obstacles_in_schema(
     role: &str,
     money: &str,
 ) -> Result<Vec<String>> {
-    let query = include_str!("sql/obstacles.sql")
-        .replace("{own}", include_str!("sql/own.sql"))
+    let query = rights::with_own(include_str!("sql/obstacles.sql"))
         .replace("{members}", include_str!("sql/members.sql"))
         .replace("{owners}", include_str!("sql/owners.sql"))
         .replace("{acls}", include_str!("sql/acls.sql"));

@@ -131,7 +131,7 @@ fn objects(
     session: &Connection,
     source: &Server,
 ) -> std::result::Result<BTreeSet<String>, libpq::Error> {
-    let query = include_str!("sql/objects.sql").replace("{own}", include_str!("sql/own.sql"));
+    let query = rights::with_own(include_str!("sql/objects.sql"));
     Ok(session.query(&query, &[source.schema()])?.column()?.into_iter().collect())
 }
 
@@ -620,25 +620,28 @@ fn own_objects(server: &Server, watcher: &Connection) -> Result<String> {
     watcher.run("SET statement_timeout = '5s'").context(problem)?;
     let query = "WITH RECURSIVE {own} SELECT sum(hashtextextended(concat_ws(' ', class, object), 0))::text FROM own \
          WHERE class <> 'pg_default_acl'::regclass"; // which any role can change all the time
-    let query = query.replace("{own}", include_str!("sql/own.sql"));
-    watcher.query(&query, &[server.schema()]).context(problem)?.one().map_err(Error::from)
+    watcher
+        .query(&rights::with_own(query), &[server.schema()])
+        .context(problem)?
+        .one()
+        .map_err(Error::from)
 }
 
 /// Checks that DROP SCHEMA drops nothing outside the schema, and no extension.
 fn require_nothing_else_is_dropped(server: &Server, session: &Connection) -> Result {
     let (name, schema) = (&server.name, server.schema());
-    let own = |query: &str| query.replace("{own}", include_str!("sql/own.sql"));
     let problem = || server.problem();
     let members = concat!(
         "WITH RECURSIVE {own}, ",
         include_str!("sql/members.sql"),
         "SELECT min(problem) FROM members"
     );
-    let found: Option<String> = session.query(&own(members), &[schema]).context(problem)?.one()?;
+    let found: Option<String> =
+        session.query(&rights::with_own(members), &[schema]).context(problem)?.one()?;
     if let Some(problem) = found {
         fail!("schema {schema} on {name} cannot be dropped: {problem}");
     }
-    let dependents = own(include_str!("sql/dependents.sql"));
+    let dependents = rights::with_own(include_str!("sql/dependents.sql"));
     let users: Option<String> = session.query(&dependents, &[schema]).context(problem)?.one()?;
     if let Some(users) = users {
         fail!("objects outside schema {schema} on {name} use it: {users}; drop them first");

@@ -36,9 +36,14 @@ pub struct Found {
     pub untrusted: Vec<Right>,
 }
 
+/// A query with the objects of the schema, those of sql/own.sql, in the place of `{own}`.
+pub fn with_own(query: &str) -> String {
+    query.replace("{own}", include_str!("sql/own.sql"))
+}
+
 /// Looks for roles that are not trusted.
 pub fn find(session: &Connection, scope: &Scope) -> Result<Found, Error> {
-    let query = include_str!("sql/trust.sql").replace("{own}", include_str!("sql/own.sql"));
+    let query = with_own(include_str!("sql/trust.sql"));
     let trusted = serde_json::to_string(scope.trusted).expect("texts");
     let is_moved = if scope.is_moved { "on" } else { "off" };
     let parameters = [scope.schema, scope.needed, scope.dumped, &trusted, is_moved];

@@ -321,7 +321,8 @@ impl Server {
         self.holds("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[self.schema()])
     }
 
-    /// The present name of the schema with this definition, if it was renamed.
+    /// The present name of the schema with this definition, if it was renamed; by the fact of
+    /// sql/identity.sql.
     pub fn other_name(&self, recorded: &str) -> Result<Option<String>> {
         let query = "SELECT min(nspname) FROM pg_namespace AS n, pg_control_system()
              WHERE nspname <> $1 AND concat_ws(' ', system_identifier, n.oid) = nullif($2, '')::jsonb ->> 'identity of the schema'";

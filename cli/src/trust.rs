@@ -106,7 +106,7 @@ pub struct Needed {
     shape: Option<String>,
 }
 
-/// What the values of a type consist of, by the names of the types in it, as in sql/shape.sql.
+/// The structure of a type, by the names of the types in it, as in sql/shape.sql.
 type Shape = BTreeMap<String, String>;
 
 fn parse(shape: &Option<String>) -> Result<Shape> {
@@ -119,13 +119,12 @@ pub fn needed(
     session: &Connection,
     schema: &str,
 ) -> std::result::Result<Vec<Needed>, libpq::Error> {
-    let query = include_str!("sql/needed.sql")
-        .replace("{own}", include_str!("sql/own.sql"))
-        .replace("{shape}", &shape("object"));
+    let query =
+        rights::with_own(include_str!("sql/needed.sql")).replace("{shape}", &shape("object"));
     session.select(&query, &[schema])
 }
 
-/// What the values of a type consist of, for an expression that is its OID.
+/// An expression for the [`Shape`] of the type with this OID, an expression too.
 fn shape(oid: &str) -> String {
     include_str!("sql/shape.sql").replace("$TYPE", oid)
 }
@@ -135,14 +134,13 @@ fn shape(oid: &str) -> String {
 pub fn find_needed(target: &Server, needed: &[Needed]) -> Result<(Vec<String>, String)> {
     let (mut missing, mut found) = (Vec::new(), Vec::new());
     let query = format!(
-        "SELECT CASE WHEN a.classid = 'pg_type'::regclass AND $4::bool THEN {} END
+        "SELECT CASE WHEN a.classid = 'pg_type'::regclass THEN {} END
          FROM pg_get_object_address($1, $2::text[], $3::text[]) AS a",
         shape("a.objid")
     );
     for object in needed {
         let Needed { r#type, names, arguments, description, used_by, shape } = object;
-        let has_shape = shape.is_some().to_string();
-        match target.connection().query(&query, &[r#type, names, arguments, &has_shape]) {
+        match target.connection().query(&query, &[r#type, names, arguments]) {
             Ok(rows) => {
                 let there = parse(&rows.one()?)?;
                 for (name, here) in parse(shape)? {

@@ -88,47 +88,44 @@ impl Adopted {
     /// own sequence. But a function of another name than `next_id()` may have used another one.
     fn former_sequence(&self, definition: &Definition) -> Result<Oid, Error> {
         let own = definition.sequence.oid;
-        let former = match &self.kept {
-            Some(kept) => match self.sequence_named_in(kept, definition, own) {
-                Ok(Some(named)) => named,
-                Ok(None) | Err(_) if self.function.name == "next_id" => own,
-                Ok(None) | Err(_) => {
-                    let function = names::function(self.function.oid);
-                    return Err(Error::AdoptedSequenceUnknown { function });
-                }
-            },
-            None => own,
+        let former = match self.kept.as_ref().map(|kept| self.sequence_named_in(kept, own)) {
+            Some(Ok(Some(named))) => named,
+            Some(_) if self.function.name != "next_id" => {
+                let function = names::function(self.function.oid);
+                return Err(Error::AdoptedSequenceUnknown { function });
+            }
+            _ => own,
         };
-        match self.sequence_named_in(&self.function, definition, former)? {
-            Some(named) if named != former => Err(Error::OriginalNamesAnother {
-                kept: names::function(self.function.oid),
-                named: names::relation(named),
-                sequence: names::relation(former),
-            }),
-            _ => Ok(former),
-        }
+        let named = match self.sequence_named_in(&self.function, own) {
+            Ok(None) => return Ok(former),
+            Ok(Some(named)) if named == former => return Ok(former),
+            Ok(Some(named)) => names::relation(named),
+            Err(named) => shortened(&named),
+        };
+        Err(Error::OriginalNamesAnother {
+            kept: names::function(self.function.oid),
+            named,
+            sequence: names::relation(former),
+        })
     }
 
-    /// The sequence that a body names, for an error also the one that it should name; `None` if it
-    /// computes the name. A name without a schema is that of the shard's own sequence, or of one of
-    /// the function's owner in its schema: other roles can create sequences of this name.
-    fn sequence_named_in(
-        &self,
-        function: &Function,
-        definition: &Definition,
-        expected: Oid,
-    ) -> Result<Option<Oid>, Error> {
-        // PostgreSQL also accepts the name of the database before that of the schema, and an OID.
-        let is_name =
-            |text: &String| plpgsql::name_parts(text).is_some_and(|parts| parts.len() <= 2);
-        let read = read_original(function).ok().and_then(|read| read.sequence);
-        let Some(named) = read.filter(is_name) else { return Ok(None) };
+    /// The sequence that a body names; `None` if it computes the name. A name without a schema is
+    /// that of the shard's own sequence, or of one of the function's owner in its schema: other
+    /// roles can create sequences of this name.
+    ///
+    /// # Errors
+    ///
+    /// The name, if there is no such sequence of this owner.
+    fn sequence_named_in(&self, function: &Function, own: Oid) -> Result<Option<Oid>, String> {
+        let Some(named) = read_original(function).ok().and_then(|read| read.sequence) else {
+            return Ok(None);
+        };
         let beside = match plpgsql::name_parts(&named).unwrap_or_default().as_slice() {
-            [name] if *name == names::raw_relation(definition.sequence.oid) => {
-                Some(definition.sequence.oid)
-            }
+            [name] if *name == names::raw_relation(own) => Some(own),
             [name] => Some(catalog::relation_oid(name, self.function.schema)),
-            _ => None,
+            [_, _] => None,
+            // PostgreSQL also accepts an OID, and the name of the database before the schema.
+            _ => return Ok(None),
         };
         let is_own = |sequence: &Oid| {
             catalog::relation(*sequence).is_some_and(|relation| {
@@ -138,11 +135,7 @@ impl Adopted {
             })
         };
         let found = beside.filter(is_own).or_else(|| sequence_named(&named).filter(is_own));
-        found.map(Some).ok_or_else(|| Error::OriginalNamesAnother {
-            kept: names::function(function.oid),
-            named: shortened(&named),
-            sequence: names::relation(expected),
-        })
+        found.map(Some).ok_or(named)
     }
 }
 

@@ -1,12 +1,12 @@
--- What the values of a type consist of, with all types in them, as a JSON object. Logical
--- replication sends the columns of a composite type by their position, and a domain with another
--- precision would round. The labels of an enum are sent as text. $TYPE: the OID.
+-- The structure of a type, and of all types in it, as a JSON object. Logical replication sends the columns of a
+-- composite type by their position, and a domain with another precision would round. The labels of an
+-- enum are sent as text. $TYPE: the OID.
 (WITH RECURSIVE inner_types (type) AS (
     SELECT $TYPE
     UNION
-    SELECT part FROM inner_types JOIN pg_type AS t ON t.oid = type LEFT JOIN pg_range AS m ON t.oid = m.rngmultitypid
-        LEFT JOIN pg_range AS r ON t.oid = r.rngtypid LEFT JOIN pg_attribute ON attrelid = typrelid AND attnum > 0 AND NOT attisdropped
-        CROSS JOIN LATERAL unnest(ARRAY[typelem, typbasetype, m.rngtypid, r.rngsubtype, atttypid]) AS part WHERE part >= 16384)
+    SELECT part FROM inner_types JOIN pg_type AS t ON t.oid = type LEFT JOIN pg_range ON t.oid IN (rngtypid, rngmultitypid)
+        LEFT JOIN pg_attribute ON attrelid = typrelid AND attnum > 0 AND NOT attisdropped
+        CROSS JOIN LATERAL unnest(ARRAY[typelem, typbasetype, rngtypid, rngsubtype, atttypid]) AS part WHERE part >= 16384)
 SELECT coalesce(jsonb_object_agg(format_type(type, NULL), shape), '{}')::text
 FROM inner_types JOIN pg_type AS t ON t.oid = type CROSS JOIN LATERAL (SELECT CASE typtype
     WHEN 'c' THEN (SELECT string_agg(format('%I %s', attname, format_type(atttypid, atttypmod)), ', ' ORDER BY attnum)

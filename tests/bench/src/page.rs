@@ -167,8 +167,8 @@ fn others(results: &Results) -> Table {
     table.note(
         "Medians: of figures that differ by less than from round to round, neither is better. Rates of one \
          id per transaction are not listed: except that of sequences, they differ less than that. Nor are \
-         reads by the key: those of keys of the same size are the same. The table of order, crashes and the clock shows what some of these \
-         ids lack. Ids of this extension and of sequences can also repeat where the page of a sequence \
+         reads by the key: those of keys of the same size are the same. The table of order, crashes and the \
+         clock shows what some of these ids lack. Ids of this extension and of sequences can also repeat where the page of a sequence \
          is lost or set back ([limitations](../use/guarantees.md)); random ones cannot.",
     );
     table

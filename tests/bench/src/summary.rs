@@ -1,6 +1,6 @@
 //! The plot of the README: what an id of each kind costs, and whether ids repeat.
 
-use crate::contestants::Contestant;
+use crate::contestants::{Contestant, SEQUENCES};
 use crate::goals::thousands;
 use crate::results::Results;
 use crate::rivals::Rival;
@@ -71,7 +71,7 @@ pub fn of(results: &Results) -> String {
             .add(repeated(results, maker, y + 21));
     }
     let measured = format!(
-        "PostgreSQL {}, instagram_id {}; a call over 200 sequences in turn; an INSERT of one row by each of {CLIENTS} clients, \
+        "PostgreSQL {}, instagram_id {}; a call over {SEQUENCES} sequences in turn; an INSERT of one row by each of {CLIENTS} clients, \
          with the commit",
         results.major, results.extension,
     );
@@ -93,12 +93,13 @@ struct Cost<'a> {
 
 fn bars(column: usize, rows: &[(Contestant, &str, &str)], cost: &Cost) -> Group {
     // The original's bar is cut where the others would be too short to compare.
-    let others = rows.iter().filter(|(maker, ..)| *maker != Contestant::Original);
-    let of_others = others.map(|(maker, ..)| (cost.of)(*maker)).fold(f64::MIN_POSITIVE, f64::max);
-    let shown = rows.iter().map(|(maker, ..)| (cost.of)(*maker)).filter(|it| *it < 2.0 * of_others);
+    let values: Vec<(Contestant, f64)> =
+        rows.iter().map(|&(maker, ..)| (maker, (cost.of)(maker))).collect();
+    let others = values.iter().filter(|(maker, _)| *maker != Contestant::Original);
+    let of_others = others.map(|(_, value)| *value).fold(f64::MIN_POSITIVE, f64::max);
+    let shown = values.iter().map(|(_, value)| *value).filter(|value| *value < 2.0 * of_others);
     let longest = shown.fold(of_others, f64::max);
-    rows.iter().enumerate().fold(Group::new(), |group, (row, &(maker, ..))| {
-        let value = (cost.of)(maker);
+    values.into_iter().enumerate().fold(Group::new(), |group, (row, (maker, value))| {
         let width = (value / longest * BAR).round().clamp(2.0, BAR);
         let y = TOP + row * ROW + 6;
         let cut = if value > longest { " (bar cut)" } else { "" };
