@@ -933,6 +933,9 @@ EXCEPTION WHEN lock_not_available THEN
     RAISE EXCEPTION USING ERRCODE = '55P03', MESSAGE = 'could not obtain the lock of create_shard()',
         DETAIL = 'Another transaction has created a shard, or has locked view ids_mutexes._create_shard, and is still open.',
         HINT = 'Try again when it has ended; it is listed in pg_locks, or in pg_prepared_xacts.';
+WHEN undefined_table OR invalid_schema_name THEN
+    RAISE EXCEPTION USING ERRCODE = '55006', MESSAGE = 'the library has taken the place of the portable edition',
+        DETAIL = 'It did so while the call waited.', HINT = 'Try again.';
 END $$;
 
 CREATE OR REPLACE FUNCTION ids._is_time(name text) RETURNS boolean

@@ -639,12 +639,11 @@ errors! {
         detail("Its body names the sequence \"{named}\", and the shard uses {sequence}."),
         hint("Give the schema and the sequence their former names, or replace the body of {kept} by one that names {sequence}.");
 
-    /// A migration has replaced an adopted function, and the kept original names no sequence, or
-    /// one that was renamed.
-    AdoptedSequenceUnknown { function: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "cannot determine the sequence of function {function}",
-        detail("The function was replaced since its adoption, and its kept original computes the name of the sequence, or names one that was renamed."),
-        hint("Adopt it again with adopt_shard(), which gets the function and the sequence as arguments, and then call unadopt_shard().");
+    /// `unadopt_shard()` finds that a migration has replaced an adopted function.
+    AdoptedReplaced { function: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "function {function} was replaced since its adoption",
+        detail("Its body is that of an original again, which need not use the sequence that was adopted."),
+        hint("Adopt it again with SELECT * FROM adopt_shard({shard}, function => {}), and then call unadopt_shard({shard}).", literal(function));
 
     /// `drop_old_id_partitions()`, `unadopt_shard()` or `adopt_table()` of an identity would drop
     /// what an object needs, such as a view of any role.
@@ -813,10 +812,11 @@ errors! {
     NotTable { name: String, kind: &'static str } => ERRCODE_WRONG_OBJECT_TYPE,
         "relation {name} is not a table",
         detail("It is {kind}."),
-        hint("Pass a table{}.", match *kind {
-            "a view" | "a materialized view" => ", such as the one that it selects from",
-            "a foreign table" => ", on the server that stores the rows",
-            _ => "",
+        hint("{}", match *kind {
+            "a view" | "a materialized view" => "Pass a table, such as the one that it selects from.",
+            "a foreign table" => "Pass a table, on the server that stores the rows.",
+            "a foreign partition" => "Detach it from its table, and attach it again after the call.",
+            _ => "Pass a table.",
         });
 
     /// `adopt_table()` is called for a partition. Only rows that are inserted into it directly

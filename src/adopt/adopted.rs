@@ -23,25 +23,19 @@ pub const KEPT: &str = "original_";
 /// An adopted function.
 pub struct Adopted {
     pub function: Function,
-    /// Its original; `None` if that was dropped.
-    pub kept: Option<Function>,
-    /// The sequence that it generates ids from; `None` if it was replaced since and generates other
-    /// ids.
-    pub sequence: Option<IdSequence>,
+    /// Its original.
+    pub kept: Function,
+    /// The sequence that it generates ids from.
+    pub sequence: IdSequence,
 }
 
 impl Adopted {
-    /// The sequence that the function generates ids from, or has generated them from before it was
-    /// replaced. The owner of a function can name any relation in its body. So this is checked
-    /// before the sequence is locked.
-    pub fn sequence_to_lock(&self, definition: &Definition) -> Result<IdSequence, Error> {
-        let sequence = match self.sequence {
-            Some(sequence) => sequence,
-            None => IdSequence { oid: self.former_sequence(definition)?, ..definition.sequence },
-        };
-        let relation =
-            catalog::relation(sequence.oid).ok_or(Error::SequenceMissing(sequence.oid))?;
-        let name = names::relation(sequence.oid);
+    /// Checks that the sequence belongs to the owner of the function, who can name any relation in
+    /// its body, before it is locked.
+    pub fn check_sequence(&self) -> Result<(), Error> {
+        let sequence = self.sequence.oid;
+        let relation = catalog::relation(sequence).ok_or(Error::SequenceMissing(sequence))?;
+        let name = names::relation(sequence);
         if !relation.is_sequence {
             return Err(Error::NotSequence(name));
         }
@@ -49,14 +43,14 @@ impl Adopted {
             let function = names::function(self.function.oid);
             return Err(Error::SequenceOfAnother { name, function });
         }
-        Ok(sequence)
+        Ok(())
     }
 
-    /// Checks that the original, if it is to replace the function, names the sequence that the
-    /// function uses. The sequence or its schema may have been renamed since.
+    /// Checks that the original names the sequence that the function uses. The sequence or its
+    /// schema may have been renamed since.
     pub fn check_name_in_original(&self) -> Result<(), Error> {
-        let (Some(kept), Some(sequence)) = (&self.kept, self.sequence) else { return Ok(()) };
-        let named = read_original(kept)?.sequence;
+        let sequence = self.sequence;
+        let named = read_original(&self.kept)?.sequence;
         let Some(relation) = catalog::relation(sequence.oid) else { return Ok(()) };
         let is = [names::raw_schema(relation.schema), names::raw_relation(sequence.oid)];
         let is_this =
@@ -65,7 +59,7 @@ impl Adopted {
             // An OID is no name.
             Some(named) if !plpgsql::name_parts(&named).is_none_or(is_this) => {
                 Err(Error::OriginalNamesAnother {
-                    kept: names::function(kept.oid),
+                    kept: names::function(self.kept.oid),
                     named: shortened(&named),
                     sequence: names::relation(sequence.oid),
                 })
@@ -73,105 +67,47 @@ impl Adopted {
             _ => Ok(()),
         }
     }
-
-    /// Whether it generates ids from the shard's own sequence, or did so before it was replaced.
-    pub fn is_on_own_sequence(&self, definition: &Definition) -> bool {
-        let now = self.sequence.map(|sequence| sequence.oid);
-        now.or_else(|| self.former_sequence(definition).ok()) == Some(definition.sequence.oid)
-    }
-
-    /// The sequence that the function has generated ids from before a migration replaced it: that
-    /// of the kept original. The body of the migration must name no other one, since ids of that
-    /// have nothing to do with the adoption.
-    ///
-    /// If the kept original names none, or one that was renamed, or was dropped, it is the shard's
-    /// own sequence. But a function of another name than `next_id()` may have used another one.
-    fn former_sequence(&self, definition: &Definition) -> Result<Oid, Error> {
-        let own = definition.sequence.oid;
-        let former = match self.kept.as_ref().map(|kept| self.sequence_named_in(kept, own)) {
-            Some(Ok(Some(named))) => named,
-            Some(_) if self.function.name != "next_id" => {
-                let function = names::function(self.function.oid);
-                return Err(Error::AdoptedSequenceUnknown { function });
-            }
-            _ => own,
-        };
-        let named = match self.sequence_named_in(&self.function, own) {
-            Ok(None) => return Ok(former),
-            Ok(Some(named)) if named == former => return Ok(former),
-            Ok(Some(named)) => names::relation(named),
-            Err(named) => shortened(&named),
-        };
-        Err(Error::OriginalNamesAnother {
-            kept: names::function(self.function.oid),
-            named,
-            sequence: names::relation(former),
-        })
-    }
-
-    /// The sequence that a body names; `None` if it computes the name. A name without a schema is
-    /// that of the shard's own sequence, or of one of the function's owner in its schema: other
-    /// roles can create sequences of this name.
-    ///
-    /// # Errors
-    ///
-    /// The name, if there is no such sequence of this owner.
-    fn sequence_named_in(&self, function: &Function, own: Oid) -> Result<Option<Oid>, String> {
-        let Some(named) = read_original(function).ok().and_then(|read| read.sequence) else {
-            return Ok(None);
-        };
-        let beside = match plpgsql::name_parts(&named).unwrap_or_default().as_slice() {
-            [name] if *name == names::raw_relation(own) => Some(own),
-            [name] => Some(catalog::relation_oid(name, self.function.schema)),
-            [_, _] => None,
-            // PostgreSQL also accepts an OID, and the name of the database before the schema.
-            _ => return Ok(None),
-        };
-        let is_own = |sequence: &Oid| {
-            catalog::relation(*sequence).is_some_and(|relation| {
-                relation.is_sequence
-                    && catalog::has_rights_of(self.function.owner, relation.owner)
-                    && catalog::has_rights_of(relation.owner, self.function.owner)
-            })
-        };
-        let found = beside.filter(is_own).or_else(|| sequence_named(&named).filter(is_own));
-        found.map(Some).ok_or(named)
-    }
 }
 
 impl PartialEq for Adopted {
     fn eq(&self, other: &Self) -> bool {
-        let kept = |one: &Adopted| one.kept.as_ref().map(|kept| kept.oid);
-        (self.function.oid, self.function.owner, kept(self), self.sequence)
-            == (other.function.oid, other.function.owner, kept(other), other.sequence)
+        (self.function.oid, self.function.owner, self.kept.oid, self.sequence)
+            == (other.function.oid, other.function.owner, other.kept.oid, other.sequence)
     }
-}
-
-/// The adopted functions of a shard. If the kept originals were dropped, a function that generates
-/// ids in the original way in their place.
-pub fn to_restore(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
-    let adopted = functions(definition, own_schema);
-    if adopted.is_empty() { original_of(definition).into_iter().collect() } else { adopted }
 }
 
 /// The adopted functions of a shard, those on the shard's own sequence first.
 ///
-/// Other roles may create functions in the schema. A pair counts only if both functions have the
+/// Other roles may create functions in the schema. One counts only if its kept original has the
 /// same owner, and that owner has the privileges of the shard's owner.
-pub fn functions(definition: &Definition, own_schema: Oid) -> Vec<Adopted> {
+///
+/// # Errors
+///
+/// There is none, or a migration has replaced one by an original since it was adopted.
+pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted>, Error> {
+    let shard = definition.shard.number();
     let mut adopted = vec![];
-    for kept in originals_in(definition, KEPT) {
+    for kept in kept_in(definition) {
         let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
         let Some(function) = catalog::function_in(definition.schema, name, &[]) else { continue };
-        let sequence = sequence_of(&function, definition, own_schema);
-        // A migration may have restored the original. Other functions only have such names.
-        let is_adopted = sequence.is_some() || read_original(&function).is_ok();
-        if kept.owner == function.owner && is_adopted {
-            adopted.push(Adopted { function, kept: Some(kept), sequence });
+        if function.owner != kept.owner {
+            continue;
+        }
+        match sequence_of(&function, definition, own_schema) {
+            Some(sequence) => adopted.push(Adopted { function, kept, sequence }),
+            None if read_original(&function).is_ok() => {
+                let function = names::function(function.oid);
+                return Err(Error::AdoptedReplaced { function, shard });
+            }
+            // It only has such a name.
+            None => {}
         }
     }
-    adopted.sort_by_key(|one| one.sequence != Some(definition.sequence));
-    adopted
+    if adopted.is_empty() {
+        return Err(Error::NotAdopted { shard, schema: names::schema(definition.schema) });
+    }
+    adopted.sort_by_key(|one| one.sequence != definition.sequence);
+    Ok(adopted)
 }
 
 /// The clock from which the function generates ids of the shard, if it does.
@@ -184,45 +120,35 @@ fn sequence_of(
         .filter(|sequence| sequence.epoch == definition.sequence.epoch)
 }
 
-/// A function that generates ids in the original way from the shard's own sequence. Such a function
-/// has replaced an adopted one, whose kept original was dropped. Kept originals do not count.
-fn original_of(definition: &Definition) -> Option<Adopted> {
-    let is_it = |function: &Function| {
-        if function.name.starts_with(KEPT) {
-            return false;
-        }
-        let read = read_original(function);
-        let sequence = read.ok().and_then(|read| read.sequence);
-        sequence.and_then(|text| sequence_named(&text)) == Some(definition.sequence.oid)
-    };
-    let function = originals_in(definition, "").into_iter().find(is_it)?;
-    Some(Adopted { function, kept: None, sequence: None })
-}
-
-/// The functions in the schema of a shard with this prefix that generate ids in the original way,
-/// and whose owners have the privileges of the shard's owner. Other roles decide how many others
-/// there are, so PostgreSQL leaves those out before their bodies are read.
-fn originals_in(definition: &Definition, prefix: &str) -> Vec<Function> {
+/// The functions in the schema of a shard that are named as kept originals and generate its ids in
+/// the original way, and whose owners have the privileges of the shard's owner. Other roles decide
+/// how many others there are, so PostgreSQL leaves those out before their bodies are read.
+fn kept_in(definition: &Definition) -> Vec<Function> {
     // By the dependencies on the schema, which have an index.
     let query = "SELECT p.oid FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
          WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_namespace'::regclass AND d.refobjid = $1
          AND p.pronamespace = $1 AND p.pronargs = 0 AND p.prolang IN ($2, $3) AND p.prosqlbody IS NULL AND p.prorettype = 'int8'::regtype
          AND starts_with(p.proname::text, $4) AND pg_has_role(p.proowner, $5, 'USAGE') ORDER BY p.proname";
-    let Definition { schema, owner, .. } = *definition;
+    let Definition { schema, owner, shard, .. } = *definition;
     let languages = [catalog::plpgsql(), catalog::sql()];
     let arguments =
-        [schema.into(), languages[0].into(), languages[1].into(), prefix.into(), owner.into()];
+        [schema.into(), languages[0].into(), languages[1].into(), KEPT.into(), owner.into()];
     let functions = select(query, &arguments, |row| row.get::<Oid>(1));
     functions
         .into_iter()
         .filter_map(catalog::function)
-        .filter(|function| read_original(function).is_ok())
+        .filter(|function| read_original(function).is_ok_and(|read| may_be_of(&read, shard)))
         .collect()
+}
+
+/// Whether an original generates ids of this shard, as far as its body shows the number.
+pub fn may_be_of(original: &Original, shard: Shard) -> bool {
+    original.shard.is_none_or(|number| number == i64::from(shard.number()))
 }
 
 /// A kept original whose adopted function was dropped, and the name of that.
 pub fn kept_alone(definition: &Definition) -> Option<(Function, String)> {
-    originals_in(definition, KEPT).into_iter().find_map(|kept| {
+    kept_in(definition).into_iter().find_map(|kept| {
         let name = kept.name.strip_prefix(KEPT)?.to_owned();
         catalog::function_in(definition.schema, &name, &[]).is_none().then_some((kept, name))
     })
@@ -257,9 +183,9 @@ enum KeptOriginal {
     /// It is none, or the adopted function belongs to another role.
     Ignored,
     /// The adopted function of this name is missing.
-    Alone(String),
+    Alone(Original, String),
     /// The function that was adopted, and the ids that it generates.
-    Adopted(Oid, Option<(Shard, IdSequence)>),
+    Adopted(Original, Oid, Option<(Shard, IdSequence)>),
 }
 
 /// The most such functions of a role that are considered: in a schema, and in all schemas, of which
@@ -310,13 +236,15 @@ impl KeptFunction {
     fn read(&mut self, own_schema: Oid) -> &KeptOriginal {
         let (oid, schema) = (self.oid, self.schema);
         let read = || {
-            let kept = catalog::function(oid).filter(|kept| read_original(kept).is_ok())?;
+            let kept = catalog::function(oid)?;
+            let original = read_original(&kept).ok()?;
             let name = kept.name.strip_prefix(KEPT)?;
             Some(match catalog::function_in(schema, name, &[]) {
-                None => KeptOriginal::Alone(name.to_owned()),
+                None => KeptOriginal::Alone(original, name.to_owned()),
                 Some(function) if function.owner != kept.owner => KeptOriginal::Ignored,
                 Some(function) => {
-                    KeptOriginal::Adopted(function.oid, ddl::ids_of(&function, own_schema))
+                    let ids = ddl::ids_of(&function, own_schema);
+                    KeptOriginal::Adopted(original, function.oid, ids)
                 }
             })
         };
@@ -341,14 +269,19 @@ pub fn problem(
         };
         let fault = match kept.read(own_schema) {
             KeptOriginal::Ignored => continue,
-            KeptOriginal::Adopted(_, Some(ids)) if generates(*ids) => {
+            KeptOriginal::Alone(original, ..) | KeptOriginal::Adopted(original, ..)
+                if !may_be_of(original, definition.shard) =>
+            {
+                continue;
+            }
+            KeptOriginal::Adopted(.., Some(ids)) if generates(*ids) => {
                 if is_closed_to_nextval(ids.1.oid) {
                     continue;
                 }
                 format!("nextval() works on {}", names::relation(ids.1.oid))
             }
-            KeptOriginal::Adopted(function, _) => ddl::generates_others(*function),
-            KeptOriginal::Alone(name) => ddl::is_missing(definition.schema, name, ""),
+            KeptOriginal::Adopted(_, function, _) => ddl::generates_others(*function),
+            KeptOriginal::Alone(_, name) => ddl::is_missing(definition.schema, name, ""),
         };
         if !faults.contains(&fault) {
             faults.push(fault);

@@ -7,6 +7,7 @@ use crate::adopt::writers::in_order_of_tables;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::sequence::IdSequence;
+use crate::sequence::check::is_closed_to_nextval;
 use crate::shard::columns::{self, Callers, Column, Owners, TABLES};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
@@ -87,10 +88,20 @@ impl Adoption {
         format!("{KEPT}{}", self.function.name)
     }
 
-    /// The original kept by an earlier adoption of the function.
+    /// The original kept by an earlier adoption of the function, which this one replaces. It
+    /// generates no ids any more, since its sequence is closed to `nextval()`: the one that its
+    /// body names, or else that of the same body. Any other function of this name is the user's
+    /// own.
     pub fn kept_before(&self) -> Option<Function> {
         let kept = catalog::function_in(self.function.schema, &self.kept_name(), &[])?;
-        (kept.owner == self.function.owner && adopted::read_original(&kept).is_ok()).then_some(kept)
+        let original = adopted::read_original(&kept).ok()?;
+        let named = original.sequence.as_deref().and_then(adopted::sequence_named);
+        let is_same = || catalog::source(kept.oid, catalog::TEXT_MAX) == self.source;
+        let sequence = named.or_else(|| is_same().then_some(self.sequence.oid))?;
+        let is_kept = kept.owner == self.function.owner
+            && adopted::may_be_of(&original, self.parts.shard)
+            && is_closed_to_nextval(sequence);
+        is_kept.then_some(kept)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::adopt::original::{AdoptionRequest, check_may_replace};
 use crate::adopt::other_user;
 use crate::adopt::writers::{
     CATCH_UP, TableLock, change_functions, check_may_lock, check_tables_of_others,
-    in_order_of_tables, lock_out_writers, wait_for_newest_id, wait_for_the_clock,
+    in_order_of_tables, lock_out_writers, wait_for_the_clock,
 };
 use crate::arguments::{self, not_null};
 use crate::error::Error;
@@ -152,18 +152,8 @@ fn unadopt_shard(
         let found = read()?;
         let (definition, adopted, sequences, columns) = &found;
         let oids: Vec<Oid> = sequences.iter().map(|sequence| sequence.oid).collect();
-        // A migration that has restored an original may have reset its sequence. The ids are still
-        // in the tables.
-        let is_replaced = adopted.iter().any(|one| one.sequence.is_none());
-        let wait = |longest| {
-            let wait_for = |it: &IdSequence| wait_for_the_clock(shard, *it, longest);
-            sequences.iter().try_for_each(wait_for)?;
-            if is_replaced {
-                wait_for_newest_id(columns, definition.sequence.epoch, longest)
-            } else {
-                Ok(())
-            }
-        };
+        let wait =
+            |longest| sequences.iter().try_for_each(|it| wait_for_the_clock(shard, *it, longest));
         let check = || check_tables_of_others(&adopted[0].function, columns);
         check()?;
         // First without the locks, so that no writer waits with us.
@@ -181,8 +171,8 @@ fn unadopt_shard(
         lock_out_writers(columns, TableLock::AgainstWriters, &oids, check)?;
         let now = definition::in_schema_by_number(definition.schema, shard);
         let is_same = now.as_ref() == Some(definition)
-            && adopted::to_restore(definition, own_schema) == *adopted
-            && sequences_to_lock(definition, adopted)? == *sequences
+            && adopted::functions(definition, own_schema)? == *adopted
+            && sequences_to_lock(adopted)? == *sequences
             && columns_filled_by(adopted, &callers) == *columns;
         if !is_same {
             return Err(Error::OriginalChanged(names::function(adopted[0].function.oid)).into());
@@ -203,32 +193,23 @@ fn find_adopted(
     own_schema: Oid,
 ) -> Result<(Definition, Vec<Adopted>, Vec<IdSequence>), Error> {
     let definition = lookup::definition_of(shard)?;
-    let adopted = adopted::to_restore(&definition, own_schema);
-    if adopted.is_empty() {
-        let schema = names::schema(definition.schema);
-        return Err(Error::NotAdopted { shard: shard.number(), schema });
-    }
-    let sequences = sequences_to_lock(&definition, &adopted)?;
+    let adopted = adopted::functions(&definition, own_schema)?;
+    let sequences = sequences_to_lock(&adopted)?;
     Ok((definition, adopted, sequences))
 }
 
 /// The sequences of adopted functions, after the checks that the caller may restore these.
-fn sequences_to_lock(
-    definition: &Definition,
-    adopted: &[Adopted],
-) -> Result<Vec<IdSequence>, Error> {
+fn sequences_to_lock(adopted: &[Adopted]) -> Result<Vec<IdSequence>, Error> {
     let mut sequences: Vec<IdSequence> = vec![];
     for one in adopted {
         check_may_replace(&one.function)?;
         one.check_name_in_original()?;
-        let sequence = one.sequence_to_lock(definition)?;
-        roles::check_may_set(sequence.oid)?;
-        if one.kept.is_some() {
-            roles::check_may_create_in(one.function.schema, one.function.owner)?;
-        }
-        locks::check_schema_of(sequence.oid)?;
-        if !sequences.contains(&sequence) {
-            sequences.push(sequence);
+        one.check_sequence()?;
+        roles::check_may_set(one.sequence.oid)?;
+        roles::check_may_create_in(one.function.schema, one.function.owner)?;
+        locks::check_schema_of(one.sequence.oid)?;
+        if !sequences.contains(&one.sequence) {
+            sequences.push(one.sequence);
         }
     }
     Ok(sequences)
@@ -252,8 +233,7 @@ fn check_no_other_user(
     };
     let is_exempt =
         |function: &Function| ours.contains(&function.oid) || is_of_other_shard(function);
-    // A migration that has restored an original has decided.
-    for sequence in adopted.iter().filter_map(|one| Some(one.sequence?.oid)) {
+    for sequence in adopted.iter().map(|one| one.sequence.oid) {
         if let Some(other) = other_user::find_dependent(sequence, is_exempt) {
             let (name, other) = (names::relation(sequence), other.to_string());
             return Err(Error::StillUsed { name, other });
@@ -301,31 +281,26 @@ fn check_dependents(adopted: &[Adopted], parts: &[Function]) -> Result<(), Error
 
 /// The functions that are dropped: these parts of the shard, and the kept originals.
 fn dropped(adopted: &[Adopted], parts: &[Function]) -> Vec<Oid> {
-    let kept = adopted.iter().filter_map(|one| one.kept.as_ref());
+    let kept = adopted.iter().map(|one| &one.kept);
     parts.iter().chain(kept).map(|function| function.oid).collect()
 }
 
 /// The functions that change if originals are restored, and these parts are dropped.
 fn changed_by_restoring(adopted: &[Adopted], parts: &[Function]) -> Vec<Oid> {
-    let kept = adopted.iter().filter_map(|one| Some(one.kept.as_ref()?.oid));
-    let parts = parts.iter().map(|part| part.oid);
-    adopted.iter().map(|one| one.function.oid).chain(kept).chain(parts).collect()
+    adopted.iter().map(|one| one.function.oid).chain(dropped(adopted, parts)).collect()
 }
 
 /// Drops the other functions of the shard, and restores the originals.
 fn restore(adopted: &[Adopted], parts: &[Function], sequences: &[IdSequence]) -> Result<(), Error> {
     check_dependents(adopted, parts)?;
-    let scripts: Vec<Option<String>> =
-        adopted.iter().map(restoring_script).collect::<Result<_, _>>()?;
+    let scripts: Vec<String> = adopted.iter().map(restoring_script).collect::<Result<_, _>>()?;
     // Drop the definition first: after that, later statements do not count as changes of a shard.
     for part in parts.iter().rev() {
         let drop = format!("DROP FUNCTION {}", names::function(part.oid));
         roles::as_role(part.owner, || spi::run(&drop));
     }
     for (one, script) in adopted.iter().zip(&scripts) {
-        if let Some(script) = script {
-            roles::as_role(one.function.owner, || spi::run(script));
-        }
+        roles::as_role(one.function.owner, || spi::run(script));
     }
     for sequence in sequences.iter().filter(|sequence| is_closed_to_nextval(sequence.oid)) {
         spi::run(&format!("ALTER SEQUENCE {} INCREMENT 1", names::relation(sequence.oid)));
@@ -343,7 +318,7 @@ fn columns_filled_by(adopted: &[Adopted], callers: &Callers) -> Vec<Column> {
 /// original has generated ids from the shard's own sequence: then the shard was there before the
 /// adoptions.
 fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<Function> {
-    if !adopted.iter().any(|one| one.is_on_own_sequence(definition)) {
+    if !adopted.iter().any(|one| one.sequence == definition.sequence) {
         return vec![];
     }
     let is_part = |function: &Function| {
@@ -355,14 +330,9 @@ fn parts_beside(definition: &Definition, adopted: &[Adopted]) -> Vec<Function> {
     functions.into_iter().filter(is_part).collect()
 }
 
-/// The statements that restore an original under its name. If it is already in place again, only
-/// the copy is dropped.
-fn restoring_script(adopted: &Adopted) -> Result<Option<String>, Error> {
-    let Some(kept) = &adopted.kept else { return Ok(None) };
-    let drop = format!("DROP FUNCTION {}", names::function(kept.oid));
-    Ok(Some(match adopted.sequence {
-        // Drop the copy first: without it the function is no longer one of the shard's.
-        Some(_) => format!("{drop};\n{}", renamed(kept, &adopted.function.name, true)?),
-        None => drop,
-    }))
+/// The statements that restore an original under its name.
+fn restoring_script(adopted: &Adopted) -> Result<String, Error> {
+    let drop = format!("DROP FUNCTION {}", names::function(adopted.kept.oid));
+    // Drop the copy first: without it the function is no longer one of the shard's.
+    Ok(format!("{drop};\n{}", renamed(&adopted.kept, &adopted.function.name, true)?))
 }

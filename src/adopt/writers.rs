@@ -13,10 +13,9 @@ use crate::pg::wait_event::{self, WaitEvent};
 use crate::sequence::IdSequence;
 use crate::sequence::placement;
 use crate::sequence::read;
-use crate::shard::columns::{Column, key_ahead, newest_id, newest_id_only};
-use instagram_id_core::epoch::Epoch;
+use crate::shard::columns::{Column, newest_id, newest_id_only};
 use instagram_id_core::hlc;
-use instagram_id_core::layout::{self, Shard};
+use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_identifier;
 use std::cell::Cell;
@@ -27,8 +26,8 @@ use std::time::{Duration, Instant};
 /// How long `unadopt_shard` waits for the clock to catch up, as long as nobody waits for it.
 pub const CATCH_UP: Duration = Duration::from_secs(2);
 
-/// Waits until the clock has passed the last value of a sequence. The original takes its time from
-/// the clock, and would repeat ids ahead of it.
+/// Waits until the clock has passed the last value of a sequence, for at most this long. The
+/// original takes its time from the clock, and would repeat ids ahead of it.
 pub fn wait_for_the_clock(
     shard: Shard,
     sequence: IdSequence,
@@ -37,10 +36,18 @@ pub fn wait_for_the_clock(
     let read = || read::last_value(sequence.oid);
     let last_value = locks::in_time_for(Busy::Relation(sequence.oid), read)?;
     let Some(last_value) = last_value else { return Ok(()) };
-    wait_until_past(hlc::ms_of(last_value), sequence.epoch, longest, |ahead_ms| Error::ShardAhead {
-        shard: shard.number(),
-        ahead: names::duration((ahead_ms + 999) / 1000),
-    })
+    let ahead_ms = || hlc::ms_of(last_value) - names::now_ms(sequence.epoch);
+    let until = Instant::now() + longest;
+    while ahead_ms() >= 0 {
+        // The clock may also be set back meanwhile.
+        let left = until.saturating_duration_since(Instant::now());
+        if ahead_ms() > left.as_millis() as i64 {
+            let ahead = names::duration((ahead_ms() + 999) / 1000);
+            return Err(Error::ShardAhead { shard: shard.number(), ahead });
+        }
+        wait_event::pause(WaitEvent::ClockTick, Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// The largest key in these columns, and its column.
@@ -70,42 +77,6 @@ fn check_is_here(columns: &[Column]) -> Result<(), Error> {
             _ => Error::TableDistributed { name: names::relation(table) },
         }),
     }
-}
-
-/// Waits until the clock has passed the newest id of these columns.
-pub fn wait_for_newest_id(
-    columns: &[Column],
-    epoch: Epoch,
-    longest: Duration,
-) -> Result<(), Error> {
-    match newest_key(columns)? {
-        Some((id, column)) if id >= 0 => {
-            let ms = layout::ms_of(id) as i64;
-            wait_until_past(ms, epoch, longest, |_| key_ahead(id, column, epoch))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Waits until the clock has passed this millisecond. `too_far` returns the error for one that is
-/// further ahead than the longest wait.
-fn wait_until_past(
-    ms: i64,
-    epoch: Epoch,
-    longest: Duration,
-    too_far: impl FnOnce(i64) -> Error,
-) -> Result<(), Error> {
-    let ahead_ms = || ms - names::now_ms(epoch);
-    let until = Instant::now() + longest;
-    while ahead_ms() >= 0 {
-        // The clock may also be set back meanwhile.
-        let left = until.saturating_duration_since(Instant::now());
-        if ahead_ms() > left.as_millis() as i64 {
-            return Err(too_far(ahead_ms()));
-        }
-        wait_event::pause(WaitEvent::ClockTick, Duration::from_millis(1));
-    }
-    Ok(())
 }
 
 /// The number of columns that a table of another role may have among those that are read. Without

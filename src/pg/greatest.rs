@@ -63,7 +63,7 @@ pub fn greatest_at_most(
         }
         if is_foreign {
             let name = names::relation(table);
-            return Err(Error::NotTable { name, kind: "a foreign table" });
+            return Err(Error::NotTable { name, kind: "a foreign partition" });
         }
         locks::lock_in_time(table, pg_sys::AccessShareLock)?;
         let number = catalog::column_number(table, column).unwrap_or(0);

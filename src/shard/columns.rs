@@ -430,7 +430,7 @@ pub fn check_not_ahead(
 }
 
 /// The error for a key ahead of the clock.
-pub fn key_ahead(key: i64, column: String, epoch: Epoch) -> Error {
+fn key_ahead(key: i64, column: String, epoch: Epoch) -> Error {
     let time = epoch.time_of(layout::ms_of(key));
     Error::KeyAhead {
         key,

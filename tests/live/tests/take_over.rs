@@ -766,6 +766,23 @@ fn create_shard_and_take_over_wait_in_turn() {
     run(&mut installer, "SELECT insta8.next_id()");
 }
 
+#[test]
+fn create_shard_that_waited_for_a_take_over_can_be_repeated() {
+    let server = server_with_both(&[("fsync", "off")]);
+    let mut superuser = server.connect();
+    run(&mut superuser, &format!("BEGIN; {TAKE_OVER}"));
+    let message = thread::scope(|scope| {
+        let create = || error_of(&mut server.connect_as("installer"), "SELECT ids.create_shard(9)");
+        let created = scope.spawn(create);
+        server.wait_until("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)");
+        run(&mut superuser, "COMMIT");
+        created.join().unwrap()
+    });
+    let expected = ("55006", "the library has taken the place of the portable edition");
+    assert_eq!((&message.0[..], &message.1[..]), expected);
+    run(&mut server.connect_as("installer"), "SELECT ids.create_shard(9)");
+}
+
 /// The script runs as a superuser, also for a role that only has CREATE on the database. A schema
 /// of another role with the name of that of the mutexes, and its views, stay as they are.
 #[test]

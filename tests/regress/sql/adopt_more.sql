@@ -7,28 +7,6 @@ CREATE ROLE "regress_id app";
 CREATE ROLE regress_id_group;
 CREATE ROLE regress_id_owner;
 SET client_min_messages = warning;
--- A shard is adopted and given back, with a migration in between.
-CREATE FUNCTION pg_temp.unadopt_after(migration text) RETURNS TABLE (function regprocedure, next_is_above bool) LANGUAGE plpgsql AS $f$
-DECLARE
-    newest bigint;
-BEGIN
-    PERFORM adopt_shard(528);
-    INSERT INTO insta528.photos DEFAULT VALUES;
-    EXECUTE migration;
-    SELECT max(id) INTO newest FROM insta528.photos;
-    function := unadopt_shard(528);
-    next_is_above := insta528.next_id() > newest;
-    RETURN NEXT;
-END $f$;
-CREATE FUNCTION pg_temp.unadopt_ahead(by interval) RETURNS text LANGUAGE plpgsql AS $f$
-BEGIN
-    PERFORM adopt_shard(528);
-    PERFORM advance_shard(528, make_id(clock_timestamp() + by, 528, 0, '2020-01-01'));
-    INSERT INTO insta528.photos DEFAULT VALUES;
-    CALL original('insta528', '528');
-    PERFORM setval('insta528.table_id_seq', 1, false);
-    RETURN (raises('SELECT unadopt_shard(528)')).state;
-END $f$;
 \set ECHO all
 
 -- A role that could insert before adoption can insert afterwards, or adoption names the missing privileges.
@@ -135,10 +113,11 @@ SELECT reason FROM id_shards WHERE shard = 520;
 SELECT * FROM raises('SELECT adopt_shard(520)');
 SELECT * FROM raises('SELECT adopt_shard(520, function => ''insta520.next_id()'')');
 SELECT proname FROM pg_proc WHERE pronamespace = 'insta520'::regnamespace ORDER BY 1;
--- Or adoption can be reverted. The function that replaced it stays unchanged.
-DO $$ BEGIN CALL original('insta520', '520'); PERFORM setval('insta520.table_id_seq', 1, false); END $$;
-COMMENT ON FUNCTION insta520.next_id() IS 'as the migration made it';
+-- The adoption can be reverted after that, and not before: nothing shows that the migration has put back what was adopted.
+CALL original('insta520', '520');
+SELECT * FROM raises('SELECT unadopt_shard(520)');
 BEGIN;
+SELECT function FROM adopt_shard(520, function => 'insta520.next_id()');
 SELECT unadopt_shard(520);
 SELECT proname FROM pg_proc WHERE pronamespace = 'insta520'::regnamespace ORDER BY 1;
 SELECT count(*) FROM id_shards WHERE shard = 520;
@@ -147,6 +126,8 @@ ROLLBACK;
 -- Also if the kept original is missing, and if the function was dropped.
 BEGIN;
 DROP FUNCTION insta520.original_next_id();
+SELECT message FROM raises('SELECT unadopt_shard(520)');
+SELECT shard FROM adopt_shard(520);
 SELECT unadopt_shard(520);
 ROLLBACK;
 BEGIN;
@@ -156,18 +137,18 @@ CALL original('insta520', '520');
 SELECT shard FROM adopt_shard(520);
 SELECT reason FROM id_shards WHERE shard = 520;
 ROLLBACK;
--- It waits until the clock has passed the newest id, also if the original is in place again. A migration may have reset the
--- sequence, but not the ids.
+-- It waits until the clock has passed the newest id, unless that is far ahead.
 CALL original('insta528', '528');
 CREATE TABLE insta528.photos (id bigint PRIMARY KEY DEFAULT insta528.next_id());
-SELECT * FROM pg_temp.unadopt_after('SELECT');
-SELECT * FROM pg_temp.unadopt_after($$CALL original('insta528', '528')$$);
-SELECT * FROM pg_temp.unadopt_after($$CALL original('insta528', '528'); SELECT setval('insta528.table_id_seq', 1, false)$$);
--- The kept original is missing.
-SELECT * FROM pg_temp.unadopt_after($$DO 'BEGIN DROP FUNCTION insta528.original_next_id(); CALL original(''insta528'', ''528''); PERFORM setval(''insta528.table_id_seq'', 1, false); END'$$);
--- The shard is further ahead.
+SELECT shard FROM adopt_shard(528);
+SELECT advance_shard(528, make_id(clock_timestamp() + interval '0.5 s', 528, 0, '2020-01-01')) > 0 AS advanced;
+INSERT INTO insta528.photos DEFAULT VALUES RETURNING id AS newest \gset
+SELECT unadopt_shard(528);
+SELECT insta528.next_id() > :newest AS next_is_above;
 BEGIN;
-SELECT pg_temp.unadopt_ahead('50 s');
+SELECT shard FROM adopt_shard(528);
+SELECT advance_shard(528, make_id(clock_timestamp() + interval '50 s', 528, 0, '2020-01-01')) > 0 AS advanced;
+SELECT state FROM raises('SELECT unadopt_shard(528)');
 ROLLBACK;
 -- Adopted again after a migration while it is ahead of the clock, it does not go back: its last ids may be in no table.
 BEGIN;
@@ -330,9 +311,10 @@ SELECT reason FROM id_shards WHERE shard = 520;
 DROP FUNCTION insta520.original_missing();
 SELECT function, newest_id IS NOT NULL AS newest FROM adopt_shard(520);
 SELECT reason FROM id_shards WHERE shard = 520;
-CALL original('insta520', '520');
+SELECT message FROM raises('SELECT unadopt_shard(520)');
+DROP FUNCTION insta520.a();
 SELECT unadopt_shard(520);
-SELECT 'insta520.a()'::regprocedure AS still_there;
+SELECT 'insta520.original_a()'::regprocedure AS still_there;
 ROLLBACK;
 -- A function of another role with the name of the copy is not replaced.
 BEGIN;
@@ -491,15 +473,11 @@ CALL original('insta530', '530', 'photo_id', 'insta530.photo_seq');
 SELECT function, sequence FROM adopt_shard(530, function => 'insta530.photo_id()');
 SELECT unadopt_shard(530);
 SELECT p.oid::regprocedure, lanname FROM pg_proc AS p JOIN pg_language AS l ON l.oid = prolang WHERE pronamespace = 'insta530'::regnamespace ORDER BY proname;
--- Also if the original names its sequence without a schema, a migration has restored it, and another schema has a sequence of the name.
+-- Also if the original names its sequence without a schema.
 DO $$ BEGIN EXECUTE replace(pg_get_functiondef('insta530.photo_id()'::regprocedure), 'insta530.photo_seq', 'photo_seq'); END $$;
-SELECT pg_get_functiondef('insta530.photo_id()'::regprocedure) AS original \gset
 SELECT function, sequence FROM adopt_shard(530, function => 'insta530.photo_id()');
-:original;
-CREATE SCHEMA insta531 CREATE SEQUENCE photo_seq;
 SELECT unadopt_shard(530);
 SELECT count(*) FROM pg_proc WHERE pronamespace = 'insta530'::regnamespace AND proname IN ('next_id', 'epoch', 'shard_530');
-DROP SCHEMA insta531 CASCADE;
 SELECT next_id(530) > 0 AS generated, reason FROM id_shards WHERE shard = 530;
 SELECT * FROM raises('SELECT unadopt_shard(530)');
 -- Without epoch(), create_shard() does not guess the epoch of a sequence that has generated ids.
@@ -590,6 +568,23 @@ CALL original('insta593', '593', 'original_code', 'insta593.own_seq');
 CREATE FUNCTION insta593.code() RETURNS bigint LANGUAGE sql AS 'SELECT insta593.original_code()';
 SELECT message FROM raises('SELECT unadopt_shard(593)');
 SELECT count(*) FROM pg_proc WHERE proname = 'original_code';
+-- Nor are those of two originals: neither is replaced, nor dropped.
+DROP FUNCTION insta593.code(), insta593.original_code();
+DO $$ BEGIN
+    CALL original('insta593', '593', 'photo_id', 'insta593.photo_seq', '1314220021721');
+    CALL original('insta593', '593', 'original_photo_id', 'insta593.likes_seq', '1314220021721');
+END $$;
+SELECT * FROM raises('SELECT adopt_shard(593, function => ''insta593.photo_id()'')');
+SELECT message FROM raises('SELECT unadopt_shard(593)');
+-- Of another shard they say nothing about this one.
+DO $$ BEGIN
+    CALL original('insta593', '7', 'photo_id', 'insta593.photo_seq');
+    CALL original('insta593', '7', 'original_photo_id', 'insta593.likes_seq');
+END $$;
+SELECT message FROM raises('SELECT unadopt_shard(593)');
+SELECT can_generate, reason FROM id_shards WHERE shard = 593;
+SELECT message FROM raises('SELECT adopt_shard(7, function => ''insta593.photo_id()'')');
+DROP FUNCTION insta593.photo_id(), insta593.original_photo_id();
 
 -- All columns of a table count that two functions of the shard fill.
 CREATE SCHEMA insta594 AUTHORIZATION regress_id_owner;
@@ -637,15 +632,17 @@ SELECT unadopt_shard(595);
 SELECT id_seq(insta595.low_id()), id_seq(insta595.low_id());
 SELECT sequencename, last_value > 1::bigint << 47 AS keeps_its_value, increment_by FROM pg_sequences WHERE schemaname = 'insta595' AND sequencename = 'low_seq';
 
--- A migration has restored the original with another name of its sequence. That is opened again, and no other.
+-- A migration has restored the original with another name of its sequence.
 SELECT create_shard(596, epoch => '2020-01-01 00:00:00+00');
 CALL original('insta596', '596', 'photo_id', 'insta596.photos_seq');
 SELECT function FROM adopt_shard(596, function => 'insta596.photo_id()');
 ALTER SEQUENCE insta596.photos_seq RENAME TO images_seq;
 SELECT * FROM raises('SELECT unadopt_shard(596)');
 CALL original('insta596', '596', 'photo_id', 'insta596.images_seq');
-SELECT * FROM raises('SELECT unadopt_shard(596)');
-CALL original('insta596', '596', 'original_photo_id', 'insta596.images_seq');
+SELECT message FROM raises('SELECT unadopt_shard(596)');
+SELECT * FROM raises('SELECT adopt_shard(596, function => ''insta596.photo_id()'')');
+DROP FUNCTION insta596.original_photo_id();
+SELECT function FROM adopt_shard(596, function => 'insta596.photo_id()');
 SELECT unadopt_shard(596);
 SELECT sequencename, increment_by FROM pg_sequences WHERE schemaname = 'insta596' ORDER BY 1;
 SELECT id_shard(insta596.photo_id()), id_shard(next_id(596));
@@ -669,29 +666,41 @@ DO $$ BEGIN CALL original('insta598', '598'); CALL original('insta599', '599'); 
 SELECT function FROM adopt_shard(598);
 SELECT function FROM adopt_shard(599);
 CALL original('insta598', '598', 'next_id', 'insta599.table_id_seq');
-SELECT * FROM raises('SELECT unadopt_shard(598)');
-CREATE SEQUENCE insta598.new_seq INCREMENT 10;
-CALL original('insta598', '598', 'next_id', 'insta598.new_seq');
-SELECT * FROM raises('SELECT unadopt_shard(598)');
--- The name can contain the database.
+SELECT message FROM raises('SELECT unadopt_shard(598)');
+SELECT message FROM raises('SELECT adopt_shard(598)');
+-- The name can contain the database, or be computed.
 SELECT format('%I.insta598.table_id_seq', current_database()) AS in_database \gset
 CALL original('insta598', '598', 'next_id', :'in_database');
-SELECT unadopt_shard(598);
 SELECT * FROM raises('SELECT adopt_shard(598)');
 SELECT function FROM adopt_shard(598, sequence => 'insta598.table_id_seq');
-CALL original('insta598', '598', 'next_id', :'in_database');
 SELECT unadopt_shard(598);
-SELECT schemaname, sequencename, increment_by FROM pg_sequences WHERE schemaname IN ('insta598', 'insta599') ORDER BY 1, 2;
--- Nothing shows which sequence a function had whose name was computed.
 CALL original('insta599', '599', 'photo_id', 'insta599.photos_seq');
 SELECT replace(pg_get_functiondef('insta599.photo_id()'::regprocedure), $$'insta599.photos_seq'$$, $$lower('insta599.PHOTOS_seq')$$) AS computed \gset
 :computed;
 SELECT function FROM adopt_shard(599, function => 'insta599.photo_id()', sequence => 'insta599.photos_seq');
 :computed;
-SELECT * FROM raises('SELECT unadopt_shard(599)');
+SELECT message FROM raises('SELECT unadopt_shard(599)');
 SELECT function FROM adopt_shard(599, function => 'insta599.photo_id()', sequence => 'insta599.photos_seq');
 SELECT unadopt_shard(599);
-SELECT id_shard(insta599.photo_id()), id_shard(insta599.next_id());
+SELECT schemaname, sequencename, increment_by FROM pg_sequences WHERE schemaname IN ('insta598', 'insta599') ORDER BY 1, 2;
+SELECT id_shard(insta598.next_id()), id_shard(insta599.photo_id()), id_shard(insta599.next_id());
+-- A name without a schema is not that of any sequence: neither is another one opened, nor is the shard dropped.
+CREATE SCHEMA elsewhere CREATE SEQUENCE photos_seq;
+SELECT create_shard(590);
+CREATE SEQUENCE insta590.photos_seq;
+DO $$ BEGIN
+    CALL original('insta590', '590', 'photos_id', 'elsewhere.photos_seq', '1314220021721');
+    EXECUTE replace(pg_get_functiondef('insta590.photos_id()'::regprocedure), 'elsewhere.', '');
+END $$;
+SELECT pg_get_functiondef('insta590.photos_id()'::regprocedure) AS original \gset
+SELECT function FROM adopt_shard(590, function => 'insta590.photos_id()', sequence => 'elsewhere.photos_seq');
+:original;
+SELECT message FROM raises('SELECT unadopt_shard(590)');
+SELECT function FROM adopt_shard(590, function => 'insta590.photos_id()', sequence => 'elsewhere.photos_seq');
+SELECT unadopt_shard(590);
+SELECT increment_by FROM pg_sequences WHERE schemaname = 'elsewhere';
+SELECT next_id(590) > 0 AS generated, reason FROM id_shards WHERE shard = 590;
+DROP SCHEMA elsewhere, insta590 CASCADE;
 
 -- unadopt_shard() does not lock a table that its caller may not lock, and leaves a function that its caller may not drop.
 CREATE SCHEMA insta597 AUTHORIZATION regress_id_owner;

@@ -123,6 +123,15 @@ WHERE adrelid = ANY ('{"\"Key parts\"", "\"Key part\"", key_leaf}'::regclass[]) 
 DROP FOREIGN TABLE key_foreign;
 DROP TABLE key, "Key parts" CASCADE;
 DROP TYPE key_type;
+-- One among the partitions of a table with the default of an original must be detached first.
+BEGIN;
+CALL original('insta539', '539');
+CREATE TABLE insta539.photos (id bigint DEFAULT insta539.next_id(), n int) PARTITION BY LIST (n);
+CREATE FOREIGN TABLE insta539.archive PARTITION OF insta539.photos DEFAULT SERVER nowhere;
+SELECT * FROM raises('SELECT adopt_shard(539)');
+ALTER TABLE insta539.photos DETACH PARTITION insta539.archive;
+SELECT shard FROM adopt_shard(539);
+ROLLBACK;
 DROP FOREIGN DATA WRAPPER nowhere CASCADE;
 
 -- Columns that reference the key, directly or through partitions, must be able to hold ids, too.

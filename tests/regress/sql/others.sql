@@ -206,7 +206,7 @@ DO $$ BEGIN
     END LOOP;
     FOR n IN 100..149 LOOP
         EXECUTE format('CREATE FUNCTION many.original_id_%s() RETURNS bigint LANGUAGE plpgsql AS %L', n,
-            'BEGIN RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (2000 << 10) | (nextval(''many.seq'') % 1024); END');
+            'BEGIN RETURN ((floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 1314220021721) << 23) | (current_setting(''app.shard'')::int << 10) | (nextval(''many.seq'') % 1024); END');
     END LOOP;
 END $$;
 RESET ROLE;
