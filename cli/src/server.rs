@@ -286,10 +286,11 @@ impl Server {
         Ok(())
     }
 
-    /// When the server started, as text with microseconds, which is different on each server. A
-    /// server that was made from a backup of another one has the same system identifier.
+    /// The system identifier, and when the server started, with microseconds. A server that was
+    /// made from a backup of another one has the same identifier, and servers can start together.
     pub fn started(&self) -> Result<String> {
-        Ok(self.query("SELECT pg_postmaster_start_time()::text", &[])?.one()?)
+        let query = "SELECT concat_ws(' ', system_identifier, pg_postmaster_start_time()) FROM pg_control_system()";
+        Ok(self.query(query, &[])?.one()?)
     }
 
     /// Waits until a killed command's last statement has ended. Returns false if it is still

@@ -457,41 +457,6 @@ mod tests {
         check(VALUE_MAX - 1, 0, VALUE_MAX, false, Some(VALUE_MAX), 0);
     }
 
-    /// After a session has arrived, others issue values, and then the sequence is set back. The
-    /// session cannot know in which millisecond they issued values, so its wait must count from the
-    /// time at which it read the sequence, not from its arrival.
-    #[test]
-    fn who_came_early_waits_no_less() {
-        let mut server = Server::new(called(value(NOW, 5)), NOW);
-        server.handle(Event::Come { session: 0 });
-        server.handle(Event::Pass { ms: 5 });
-        server.ask(1, 100);
-        server.set(5);
-        for _ in 0..3 {
-            server.ask(0, 1);
-            assert_eq!((server.count_issued, server.page), (100, called(5)));
-        }
-        server.handle(Event::Pass { ms: 1 + LEAD_MS });
-        server.ask(0, 1);
-        assert_eq!(server.page, called(value(NOW + 5 + 1 + LEAD_MS, 6)));
-    }
-
-    /// A sequence set back to its start no longer shows that it has issued values ahead of the
-    /// clock, so callers must wait until the clock has passed them.
-    #[test]
-    fn a_lead_that_is_forgotten_is_waited_for() {
-        let mut server = Server::new(called(value(NOW, 1023)), NOW);
-        server.ask(0, 1024);
-        assert_eq!(server.page, called(value(NOW + LEAD_MS, 1023)));
-        server.set(1);
-        for _ in 0..5 {
-            // The model asserts that no value repeats.
-            server.handle(Event::Ask { session: 0, want: 1 });
-            server.handle(Event::Pass { ms: 1 });
-        }
-        assert_eq!(server.count_issued, 1024 + 4 - LEAD_MS);
-    }
-
     /// A session that waited for the page lock still uses its arrival millisecond, and then the
     /// next, while there is room.
     #[test]

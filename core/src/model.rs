@@ -2,7 +2,8 @@
 //! history of events. Used by the property tests of [`hlc`](crate::hlc) and by the fuzzer in
 //! `fuzz/`.
 
-use crate::hlc::{Next, State, VALUE_MAX, durability, next};
+use crate::epoch::US_PER_MS;
+use crate::hlc::{Next, Seen, State, VALUE_MAX, Wait, durability, visit};
 
 /// One event in a server whose sessions share a sequence.
 #[derive(Clone, Debug)]
@@ -38,8 +39,8 @@ pub struct Server {
     clock_offset: i64,
     /// For each session, the clock at its arrival; `None` if it arrives only when it asks.
     came_ms: [Option<i64>; SESSIONS],
-    /// For each session, the state it waits for and the real millisecond at which its wait ends.
-    waiting: [Option<(State, i64)>; SESSIONS],
+    /// For each session, its wait and the real millisecond at which that ends.
+    waiting: [Option<(Wait, i64)>; SESSIONS],
     last_issued: Option<i64>,
     pub count_issued: i64,
     /// The last answer that was neither a value nor a wait.
@@ -68,7 +69,8 @@ impl Server {
     }
 
     pub fn clock(&self) -> i64 {
-        self.real_ms.saturating_add(self.clock_offset)
+        const MS_MAX: i64 = i64::MAX / US_PER_MS;
+        self.real_ms.saturating_add(self.clock_offset).clamp(-MS_MAX, MS_MAX)
     }
 
     /// Applies an event and checks the result: values are in range, grow and never repeat, and a
@@ -106,15 +108,12 @@ impl Server {
         if !self.wakes(session) {
             return;
         }
-        let waited_on = self.waiting[session].map(|(state, _)| state);
-        // As in the generator: use the clock at arrival, and the current clock if that gives no
-        // value.
-        let mut clock = self.came_ms[session].take().unwrap_or_else(|| self.clock());
-        let mut said = next(self.page, clock, want, waited_on);
-        if !matches!(said, Next::Take(_)) {
-            clock = self.clock();
-            said = next(self.page, clock, want, waited_on);
-        }
+        let waited_on = self.waiting[session].map(|(wait, _)| wait);
+        let came = self.came_ms[session].take().unwrap_or_else(|| self.clock());
+        let seen = Seen { state: self.page, lsn: 0 };
+        let read_clock = || self.clock() * US_PER_MS;
+        let (said, clock_us) = visit(seen, came * US_PER_MS, read_clock, want, 0, waited_on);
+        let clock = clock_us / US_PER_MS;
         match said {
             Next::Take(run) => {
                 self.waiting[session] = None;
@@ -130,7 +129,7 @@ impl Server {
                 // from an earlier clock would end too early.
                 let passed = self.clock().saturating_sub(clock);
                 let until = self.real_ms.saturating_add(ticks).saturating_sub(passed);
-                self.waiting[session] = Some((self.page, until));
+                self.waiting[session] = Some((Wait { seen, clock_us, ticks }, until));
             }
             refused => self.refused = Some(refused),
         }
@@ -145,14 +144,6 @@ impl Server {
         }
         self.page = called(new_value);
         self.log_cnt = plan.log_cnt;
-    }
-
-    /// Core's setval.
-    #[cfg(test)]
-    pub fn set(&mut self, last_value: i64) {
-        self.page = called(last_value);
-        self.in_wal = self.page;
-        self.log_cnt = 0;
     }
 
     /// Core's nextval: plus one, logging ahead when log_cnt is used up.

@@ -102,6 +102,21 @@ pub enum Fault {
     MarginRepeated,
 }
 
+impl Fault {
+    fn is_of_the_setting(self) -> bool {
+        matches!(
+            self,
+            Fault::NoMargin
+                | Fault::TablesNotRead
+                | Fault::PlacementNotChecked
+                | Fault::UnreachableHolderSkipped
+                | Fault::CoordinatorSkipped
+                | Fault::FloorNotRecorded
+                | Fault::MarginRepeated
+        )
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Budget {
     moves: u8,
@@ -1073,8 +1088,12 @@ impl Protocol for Takeover {
             ]
         };
         let clocks = if size == Size::Large { &CLOCKS[..] } else { &CLOCKS[..1] };
+        // A fault is looked for where it can occur.
+        let of_setting = fault.map(Fault::is_of_the_setting);
         let all_starts = |clocks: &[i64; 3]| {
-            Takeover::starts_with_setting(*clocks, more).into_iter().chain(starts(*clocks))
+            let with = Takeover::starts_with_setting(*clocks, more);
+            let with = with.into_iter().filter(|_| of_setting != Some(false));
+            with.chain(starts(*clocks).into_iter().filter(|_| of_setting != Some(true)))
         };
         let all = clocks.iter().flat_map(all_starts);
         all.map(|start| Takeover { start, fault }).collect()

@@ -23,7 +23,7 @@ pub const SHARDS: [Shard; 2] = [
 ];
 
 /// Number of ids in each table of a shard.
-pub const ROWS: i64 = 3000;
+pub const ROWS: i64 = 300;
 
 /// The largest id of each shard.
 pub type Largest = [i64; 2];
@@ -106,7 +106,7 @@ pub fn check_shard(client: &mut Client, shard: &Shard, largest: i64, can_generat
     ids.extend(insert(client, schema, "photos"));
     ids.extend(insert(client, schema, "likes"));
     for call in [format!("{schema}.next_id()"), format!("next_id({number})")] {
-        ids.extend(column(client, &format!("SELECT {call} FROM generate_series(1, 1500)")));
+        ids.extend(column(client, &format!("SELECT {call} FROM generate_series(1, 150)")));
     }
     run(client, "RESET ROLE");
     check_unique_and_increasing(&[ids.clone()]);

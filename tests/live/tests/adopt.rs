@@ -135,7 +135,7 @@ fn adoption_of_a_function_in_sql_under_load_loses_and_repeats_nothing() {
 
 #[expect(clippy::too_many_lines, reason = "one history of a table")]
 fn adopt_under_load(original: &str) {
-    const ROUNDS: usize = 4;
+    const ROUNDS: usize = 2;
     let (server, mut client) = with_extension();
     run(&mut client, original);
     let stop = AtomicBool::new(false);
@@ -724,61 +724,6 @@ fn originals_in_public_are_adopted_by_an_extension_in_another_schema() {
     );
 }
 
-/// Two functions of one shard, each with its own sequence, are adopted while writers insert through
-/// both: no id is repeated in a table, no insert fails, and the new ids are above the old ones.
-#[test]
-fn second_function_of_a_shard_is_adopted_under_load() {
-    let server = Server::start(&[("fsync", "off")]);
-    let mut client = server.connect();
-    let tables = ["photos", "likes"];
-    run(&mut client, "CREATE EXTENSION instagram_id; CREATE SCHEMA insta5");
-    for table in tables {
-        run(&mut client, &format!("CREATE SEQUENCE insta5.{table}_id_seq"));
-        let function = format!("{table}_next_id");
-        run(&mut client, &original_named("insta5", &function, &format!("{table}_id_seq"), 5));
-        let table =
-            format!("CREATE TABLE insta5.{table} (id bigint DEFAULT insta5.{function}(), n int)");
-        run(&mut client, &table);
-    }
-    let stop = AtomicBool::new(false);
-    let above: Vec<i64> = thread::scope(|scope| {
-        for table in tables {
-            let (server, stop) = (&server, &stop);
-            scope.spawn(move || {
-                let mut client = server.connect();
-                while !stop.load(Ordering::Relaxed) {
-                    run(&mut client, &format!("INSERT INTO insta5.{table} (n) VALUES (1)"));
-                }
-            });
-        }
-        thread::sleep(Duration::from_millis(200));
-        let above = tables.map(|table| {
-            let adopt = format!(
-                "SELECT starts_above FROM adopt_shard(5, function => 'insta5.{table}_next_id()')"
-            );
-            client.query_one(&adopt, &[])
-        });
-        thread::sleep(Duration::from_millis(1500)); // the new ids begin a second ahead
-        stop.store(true, Ordering::Relaxed);
-        above.map(|row| row.unwrap().get(0)).into()
-    });
-    for (table, above) in tables.iter().zip(above) {
-        let counts = format!(
-            "SELECT concat_ws(' ', count(*) FILTER (WHERE id > {above}) > 0, count(*) - count(DISTINCT id),
-                 bool_and(id_shard(id) = 5)) FROM insta5.{table} WHERE id > {above} OR n = 1"
-        );
-        assert_eq!(one::<String>(&mut client, &counts), "t 0 t", "{table}");
-    }
-    assert_eq!(
-        one::<String>(&mut client, "SELECT unadopt_shard(5)::text"),
-        "insta5.photos_next_id()"
-    );
-    let languages =
-        "SELECT DISTINCT lanname::text FROM pg_proc JOIN pg_language AS l ON l.oid = prolang
-        WHERE pronamespace = 'insta5'::regnamespace";
-    assert_eq!(texts(&mut client, languages), ["plpgsql"]);
-}
-
 /// The event trigger of docs/use/adopting.md.
 fn keep_shards() -> &'static str {
     blocks(include_str!("../../../docs/use/adopting.md"), "sql")
@@ -818,10 +763,10 @@ fn event_trigger_refuses_a_replaced_function() {
     // the trigger in place.
     run(&mut client, "ALTER EVENT TRIGGER keep_shards DISABLE; SELECT adopt_shard(5)");
     run(&mut client, &original_function("insta5", 5, ORIGINAL_EPOCH_MS));
-    run(&mut client, "ALTER EVENT TRIGGER keep_shards ENABLE; SELECT adopt_shard(5)");
-    run(&mut client, "ALTER EVENT TRIGGER keep_shards DISABLE");
-    run(&mut client, &original_function("insta5", 5, ORIGINAL_EPOCH_MS));
-    run(&mut client, "ALTER EVENT TRIGGER keep_shards ENABLE; SELECT unadopt_shard(5)");
+    run(
+        &mut client,
+        "ALTER EVENT TRIGGER keep_shards ENABLE; SELECT adopt_shard(5); SELECT unadopt_shard(5)",
+    );
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM id_shards WHERE shard = 5"), 0);
     check_shards_of_other_roles(&mut client);
 }
@@ -1265,7 +1210,7 @@ fn writers_do_not_wait_for_defaults_of_others() {
     let (server, mut owner) = with_the_original();
     run(&mut owner, "CREATE ROLE mallory LOGIN");
     let mut mallory = server.connect_as("mallory");
-    name_in_defaults(&mut mallory, &mut owner, "'insta5.next_id()'::regprocedure", 10);
+    name_in_defaults(&mut mallory, &mut owner, "'insta5.next_id()'::regprocedure", 2);
     let mut reads = |statement: &str| {
         let read = |owner: &mut Client| {
             run(owner, "SELECT pg_stat_force_next_flush()");
@@ -1274,7 +1219,7 @@ fn writers_do_not_wait_for_defaults_of_others() {
         };
         let before = read(&mut owner);
         run(&mut owner, statement);
-        let reads = (read(&mut owner) - before) as f64 / 16_000.0;
+        let reads = (read(&mut owner) - before) as f64 / 3_200.0;
         println!("{statement} reads each default {reads} times");
         reads
     };

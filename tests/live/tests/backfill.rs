@@ -74,7 +74,7 @@ fn import_during_writes_gives_each_row_its_time() {
     let server = Server::start(&[("fsync", "off"), ("jit", "off"), ("max_wal_size", "4GB")]);
     let mut client = server.connect();
     setup_import(&mut client);
-    let count = length(200_000, 5_000_000);
+    let count = length(50_000, 5_000_000);
     let file = csv(&mut random("import"), count);
     assert_eq!(load(&mut client, &file), count as u64);
     run(&mut client, "ANALYZE staging");
@@ -170,7 +170,7 @@ fn import_needs_constant_memory() {
 /// milliseconds of the last second, while others insert rows by the default.
 #[test]
 fn late_rows_get_unused_ids_of_their_time() {
-    const ROWS: usize = 300;
+    const ROWS: usize = 100;
     const SESSIONS: usize = 6;
     let (server, mut client) = with_shard();
     let table = "CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), user_id bigint, title text)";

@@ -18,35 +18,6 @@ fn ahead_in_view(client: &mut Client) -> f64 {
     one(client, "SELECT extract(epoch FROM ahead)::float8 FROM id_shards WHERE shard = 5")
 }
 
-#[test]
-fn idle_sequence_follows_the_clock_forward_only() {
-    let server = server();
-    let mut client = server.connect();
-    setup(&mut client);
-    let mut last = 0;
-    let mut next = |offset: f64| {
-        server.set_clock(offset);
-        let id: i64 = one(&mut client, "SELECT next_id(5)");
-        assert!(id > last, "{offset}: {id} after {last}");
-        last = id;
-        lead(&mut client, id)
-    };
-    // The time between generating an id and reading the clock is shorter than any of the steps.
-    let ahead_by = |lead: f64, seconds: f64| (lead - seconds).abs() < 30.0;
-    let follows = |lead: f64| ahead_by(lead, 0.0);
-    assert!(follows(next(0.0)));
-    assert!(follows(next(100.0)));
-    assert!(ahead_by(next(0.0), 100.0));
-    assert!(follows(next(HOUR)));
-    assert!(ahead_by(next(-HOUR), 2.0 * HOUR));
-    assert!(follows(next(DAY)));
-    assert!(ahead_by(next(-DAY), 2.0 * DAY));
-    assert!(ahead_by(next(0.0), DAY));
-    // Years ahead, as after a dead battery or a typo, and back.
-    assert!(follows(next(10.0 * YEAR)));
-    assert!(ahead_by(next(0.0), 10.0 * YEAR));
-}
-
 /// No insert fails at any change of the clock: a failure would end its session, and the test.
 #[test]
 fn ids_increase_under_load_when_the_clock_jumps() {
@@ -58,7 +29,7 @@ fn ids_increase_under_load_when_the_clock_jumps() {
         SESSIONS,
         &everything(),
         || {
-            for &step in STEPS.iter().cycle().take(length(30, 600)) {
+            for &step in STEPS.iter().cycle().take(length(10, 600)) {
                 server.set_clock(step);
                 journal.faults += 1;
                 thread::sleep(Duration::from_millis(150));
@@ -80,7 +51,7 @@ fn ids_increase_under_load_when_the_clock_drifts() {
     let server = server();
     setup_photos(&mut server.connect());
     let mut journal = Journal::new("clock that drifts", Clock::Set);
-    let seconds = length(1.0, 15.0);
+    let seconds = length(0.4, 15.0);
     let (sessions, lost) = under_load(
         || server.try_connect(),
         SESSIONS,

@@ -117,7 +117,7 @@ fn crashes_under_inserts_lose_and_repeat_nothing() {
         FROM nextval('insta5.table_id_seq') AS value RETURNING id";
     let work: Vec<Work> =
         inserts().into_iter().chain([unrecorded(rolled_back), query(plain)]).collect();
-    let faults = length(10, 300);
+    let faults = length(5, 300);
     let acknowledged =
         fail_under_load("failures under inserts", &server, Start::AnHourAhead, faults, &work, "");
     check_no_row_is_lost(&mut server.connect(), &acknowledged);
@@ -186,7 +186,7 @@ fn crashes_during_recovery_repeat_no_ids() {
             + log.matches("LOG:  database system was shut down at").count()
     };
     let in_recovery = || server.log().matches("interrupted while in recovery").count();
-    for _ in 0..length(3, 60) {
+    for _ in 0..length(2, 60) {
         // At least one crash of each round must come during recovery. A completed recovery leaves
         // no work for the next one, so each attempt runs the load again.
         let mut attempts = 0;
@@ -312,7 +312,7 @@ fn sequence_ahead_of_the_clock_survives() {
     setup(&mut server.connect());
     let mut record = Record::new("crashes ahead of the clock", &server);
     record.receive(&mut server.connect(), "SELECT next_id(5)");
-    for _ in 0..3 {
+    for _ in 0..length(1, 3) {
         let mut client = server.connect();
         set_an_hour_ahead(&mut client, "insta5.table_id_seq");
         record.receive(&mut client, "SELECT next_ids(5, 20000)");
@@ -428,7 +428,10 @@ fn ids_of_unusual_transactions_survive_a_crash() {
              CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION late()");
     let mut lost = vec![];
     for way in &ways {
-        for is_second in [false, true] {
+        // A statement that is rolled back writes a record of its own, which comes after an earlier
+        // use.
+        let is_second: &[bool] = if way.starts_with(roll_back) { &[false] } else { &[false, true] };
+        for &is_second in is_second {
             let (mut a, mut b) = (server.connect(), server.connect());
             set_an_hour_ahead(&mut a, "insta5.table_id_seq");
             one::<i64>(&mut b, "SELECT next_id(5)");
@@ -609,22 +612,6 @@ fn sequence_set_logged_survives() {
         record.receive(&mut server.connect(), &calls.replace("COUNT", "1"));
         record.check();
     }
-}
-
-/// A crash resets an unlogged sequence, as PostgreSQL documents; its ids continue with the clock.
-#[test]
-fn unlogged_sequence_restarts_with_the_clock() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    run(&mut client, "CREATE EXTENSION instagram_id; CREATE UNLOGGED SEQUENCE s");
-    let mut record = Record::new("a crash of an unlogged sequence", &server);
-    record.journal.clock = Clock::IN_STEP;
-    record.receive(&mut client, "SELECT next_id(5, 's') FROM generate_series(1, 5000)");
-    record.crash();
-    let mut client = server.connect();
-    assert!(!one::<bool>(&mut client, "SELECT is_called FROM s"));
-    record.receive(&mut client, "SELECT next_id(5, 's')");
-    record.check();
 }
 
 /// A damaged page is refused, is not overwritten, and causes no read outside of the page: by

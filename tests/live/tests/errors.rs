@@ -69,28 +69,6 @@ fn errors_of_statements_keep_all_fields() {
     assert_eq!((error.code().code(), error.table()), ("ZZ001", Some("a table")));
 }
 
-/// The rows of a default partition belong to a new one.
-#[test]
-fn errors_of_constraints_name_the_table() {
-    let (_server, mut client) = with_shard();
-    run(
-        &mut client,
-        "CREATE TABLE parts (id bigint) PARTITION BY RANGE (id);
-             CREATE TABLE others PARTITION OF parts DEFAULT; INSERT INTO parts SELECT next_id(5)",
-    );
-    let error = db_error(&mut client, "SELECT create_id_partitions('parts')");
-    assert_eq!(
-        (error.code().code(), error.table(), error.schema()),
-        ("23514", Some("others"), Some("public"))
-    );
-    assert!(
-        error.where_().unwrap().contains("ATTACH PARTITION public.parts_p"),
-        "{:?}",
-        error.where_()
-    );
-    assert!(client.batch_execute("SELECT next_id(5)").is_ok());
-}
-
 /// RUST_BACKTRACE is a setting for programs in Rust, and a service's environment can have it.
 #[test]
 fn errors_contain_no_backtrace() {

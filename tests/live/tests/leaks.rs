@@ -55,7 +55,7 @@ fn sessions_interrupted_at_random_moments_leave_nothing() {
         8,
         &work,
         || {
-            for _ in 0..length(400, 20_000) {
+            for _ in 0..length(250, 20_000) {
                 let pids = "SELECT pid::bigint FROM pg_stat_activity
                     WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
                 let pids = column(&mut control, pids);

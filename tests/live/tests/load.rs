@@ -14,10 +14,10 @@ fn server() -> Server {
     server
 }
 
-/// Runs this work in 1, 2, 8 and 64 sessions, and checks every id that was generated.
+/// Runs this work in few and in many sessions, and checks every id that was generated.
 fn run(scenario: &str, work: &[Work]) {
     let server = server();
-    for count in [1, 2, 8, 64] {
+    for count in [2, 64] {
         let mut journal = Journal::new(format!("{scenario}, {count} sessions"), Clock::IN_STEP);
         journal.is_complete = true;
         let run_for = Duration::from_millis(length(500, 20_000));
@@ -42,15 +42,17 @@ fn load_of_everything() {
     );
 }
 
-/// Each session inserts a million rows in one statement.
+/// Each session inserts many rows in one statement.
 #[test]
-fn load_of_million_row_inserts() {
+fn load_of_large_inserts() {
     let server = server();
+    let rows = length(200_000, 1_000_000);
     for count in length(&[2][..], &[1, 2, 8]).iter().copied() {
-        let statement =
-            "INSERT INTO insta5.photos (batch) SELECT generate_series(1, 1000000) RETURNING id";
+        let statement = format!(
+            "INSERT INTO insta5.photos (batch) SELECT generate_series(1, {rows}) RETURNING id"
+        );
         let mut journal = Journal::new(
-            format!("INSERT ... SELECT of a million, {count} sessions"),
+            format!("INSERT ... SELECT of {rows} rows, {count} sessions"),
             Clock::IN_STEP,
         );
         journal.is_complete = true;
@@ -59,10 +61,10 @@ fn load_of_million_row_inserts() {
             let mut client = server.connect();
             let mut received = Received::default();
             barrier.wait();
-            received.run(&mut client, statement).unwrap();
+            received.run(&mut client, &statement).unwrap();
             received
         }));
-        assert_eq!(journal.check().ids, count * 1_000_000);
+        assert_eq!(journal.check().ids, count * rows);
         server.connect().batch_execute("TRUNCATE insta5.photos").unwrap();
     }
 }
@@ -82,7 +84,7 @@ fn ids_stay_unique_beside_plain_nextval() {
     let plain = || [&nextval, &many, &nextval].map(query);
     let work: Vec<Work> =
         inserts().into_iter().chain(plain()).chain(calls()).chain(plain()).collect();
-    for count in [2, 8, 64] {
+    for count in [2, 64] {
         let mut journal =
             Journal::new(format!("beside plain nextval, {count} sessions"), Clock::Set);
         journal.is_complete = true;
@@ -100,7 +102,7 @@ fn load_of_prepared_inserts_in_long_transactions() {
     let server = server();
     let mut journal = Journal::new("prepared inserts in transactions of 500", Clock::IN_STEP);
     journal.is_complete = true;
-    let transactions = length(10, 1000);
+    let transactions = length(3, 1000);
     journal.add(in_parallel(8, |_| {
         let mut client = server.connect();
         client

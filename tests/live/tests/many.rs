@@ -18,7 +18,7 @@ fn all_8192_shards_work_in_one_database() {
     checks_all_objects(&mut client);
     generates_ids_of_each_shard(&mut client);
     shows_all_in_the_view(&mut client);
-    claims_all_in_parts(&mut client);
+    claims_a_part(&mut client);
     session_using_all_stays_small(&server);
 }
 
@@ -91,14 +91,9 @@ fn shows_all_in_the_view(client: &mut Client) {
 
 /// Claiming a shard keeps its locks until the end of the transaction, unlike creating one: other
 /// sessions can see the objects that it changes.
-fn claims_all_in_parts(client: &mut Client) {
-    for part in 0..8 {
-        let shards = format!("generate_series({}, {})", part * 1024, part * 1024 + 1023);
-        assert_eq!(
-            one::<i64>(client, &format!("SELECT count(claim_shard(n)) FROM {shards} AS n")),
-            1024
-        );
-    }
+fn claims_a_part(client: &mut Client) {
+    let claim = "SELECT count(claim_shard(n)) FROM generate_series(0, 1023) AS n";
+    assert_eq!(one::<i64>(client, claim), 1024);
 }
 
 /// A session generates an id of each shard, each in its own transaction. It calls a function that

@@ -175,7 +175,8 @@ impl Servers {
             let stop_at_end = StopAtEnd(stop);
             let inserting: Vec<_> =
                 (0..3).map(|_| scope.spawn(|| self.session(&writers(), stop))).collect();
-            let calling = scope.spawn(|| self.session(&calls(), stop));
+            let ids = [query("SELECT next_id(5)"), query("SELECT next_ids(5, 50)")];
+            let calling = scope.spawn(move || self.session(&ids, stop));
             let counting = scope.spawn(|| {
                 let mut client = self.connect_to_shard();
                 let mut counted = 0;

@@ -181,7 +181,7 @@ fn writers_continue_while_partitions_are_created_and_dropped() {
 fn daily_maintenance_keeps_partitions_current() {
     let server = Server::start_with_a_clock_of_its_own(&[("fsync", "off")]);
     setup_events(&mut server.connect(), "SELECT create_id_partitions('insta5.events', 'day', 3)");
-    let days = length(40, 400);
+    let days = length(20, 400);
     let insert = [query("INSERT INTO insta5.events DEFAULT VALUES RETURNING id")];
     let mut journal =
         Journal::new("a clock that goes day by day, beside daily partitions", Clock::Set);

@@ -56,7 +56,7 @@ fn decoders_and_the_rule_are_those_of_the_library() {
             "SELECT first, len, ticks, error, ids._next($1, $3) FROM ids._rule($1, $2, $3, $4, $5)",
         )
         .unwrap();
-    for _ in 0..length(4_000, 100_000) {
+    for _ in 0..length(2_000, 100_000) {
         let now_ms = [now, now, now, 0, -1, end, end + 1][random.usize(..7)];
         let last_value = match random.usize(..10) {
             0 => hlc::VALUE_MAX - random.i64(-2..=2),

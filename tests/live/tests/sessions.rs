@@ -152,18 +152,6 @@ fn owner_sets_the_shard_after_a_first_call() {
     assert_eq!(one::<i32>(&mut connect("owner"), "SELECT id_shard(next_id(5))"), 5);
 }
 
-/// A session that does not use the indexes of the catalogs finds the same shards.
-#[test]
-fn shards_are_found_without_indexes() {
-    let server = Server::start(&[("fsync", "off")]);
-    setup(&mut server.connect());
-    let mut config = server.config("postgres");
-    let mut client =
-        config.options("-c ignore_system_indexes=on").connect(postgres::NoTls).unwrap();
-    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM id_shards"), 1);
-    assert!(one::<bool>(&mut client, "SELECT next_id(5) < insta5.next_id()"));
-}
-
 /// While the definition of a shard is replaced, it is found at each moment: the owner's calls
 /// succeed, and a role with USAGE cannot use the sequence for another shard or epoch.
 #[test]
@@ -202,7 +190,7 @@ fn definition_is_found_while_it_is_replaced() {
         ];
         let calls =
             [calls("postgres", &["SELECT next_id(5)"], None), calls("app", others, Some("42501"))];
-        let end = Instant::now() + Duration::from_secs(length(2, 60));
+        let end = Instant::now() + Duration::from_secs(length(1, 60));
         while Instant::now() < end && !calls.iter().any(|call| call.is_finished()) {
             run(&mut client, &replace);
         }
@@ -242,7 +230,7 @@ fn shard_is_found_while_it_gets_another_owner() {
                 }
             })
         });
-        let end = Instant::now() + Duration::from_secs(length(4, 60));
+        let end = Instant::now() + Duration::from_secs(length(2, 60));
         while Instant::now() < end && !calls.iter().any(|call| call.is_finished()) {
             run(&mut client, "REASSIGN OWNED BY one TO two");
             run(&mut client, "REASSIGN OWNED BY two TO one");

@@ -93,7 +93,7 @@ fn long_work() -> Vec<Work> {
 fn take_over_in_copies(server: &Server) {
     let mut library = server.connect_to("library");
     let mut journal = Journal::new("many take-overs under load", Clock::Set);
-    for _ in 0..length(4, 100) {
+    for _ in 0..length(1, 100) {
         run(&mut library, "DROP DATABASE IF EXISTS copy WITH (FORCE)");
         run(&mut library, "CREATE DATABASE copy TEMPLATE postgres");
         run(&mut library, "ALTER DATABASE copy SET search_path = public, ids");
@@ -771,15 +771,15 @@ fn create_shard_that_waited_for_a_take_over_can_be_repeated() {
     let server = server_with_both(&[("fsync", "off")]);
     let mut superuser = server.connect();
     run(&mut superuser, &format!("BEGIN; {TAKE_OVER}"));
-    let message = thread::scope(|scope| {
+    let refused = thread::scope(|scope| {
         let create = || error_of(&mut server.connect_as("installer"), "SELECT ids.create_shard(9)");
         let created = scope.spawn(create);
         server.wait_until("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)");
         run(&mut superuser, "COMMIT");
         created.join().unwrap()
     });
-    let expected = ("55006", "the library has taken the place of the portable edition");
-    assert_eq!((&message.0[..], &message.1[..]), expected);
+    assert_eq!(refused.0, "55006");
+    assert!(refused.1.starts_with("the library has taken the place of the portable edition"));
     run(&mut server.connect_as("installer"), "SELECT ids.create_shard(9)");
 }
 

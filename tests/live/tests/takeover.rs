@@ -160,46 +160,6 @@ type Pause = fn(&Emulated, usize, usize, &str) -> Client;
 const BEFORE: Pause = Emulated::pause_commands;
 const AFTER: Pause = Emulated::pause_after_commands;
 
-#[test]
-fn only_the_current_node_generates_ids() {
-    let cluster = Emulated::start(2);
-    cluster.create("SELECT create_shard(5); CREATE TABLE insta5.photos (id bigint DEFAULT insta5.next_id(), batch bigint)");
-    cluster.distribute("insta5", 1);
-    let name = cluster.address(1).0;
-    let ways = [
-        NEXT_ID,
-        "SELECT next_id(5)",
-        "SELECT next_id(5, 'insta5.table_id_seq')",
-        "SELECT next_ids(5, 10)",
-        AN_HOUR_AHEAD,
-        INSERT,
-        "INSERT INTO insta5.photos (batch) SELECT generate_series(1, 10)",
-    ];
-    for node in [0, 2] {
-        let mut client = cluster.nodes[node].connect();
-        // Twice: state cached by the first call must not let the second call succeed.
-        for way in ways.iter().chain(&ways) {
-            let text = is_refused(&mut client, way, "55000");
-            assert!(
-                text.contains(&name) && text.contains("convert_defaults_to_triggers"),
-                "{way}: {text}"
-            );
-        }
-    }
-    let mut client = cluster.nodes[1].connect();
-    let mut ids: Vec<i64> = (0..100).map(|_| next_id(&mut client)).collect();
-    ids.extend(column(&mut client, INSERT));
-    ids.extend(column(&mut client, "SELECT next_ids(5, 3000)"));
-    check_unique_and_increasing(&[ids]);
-    for (node, expected) in [(0, false), (1, true), (2, false)] {
-        let can_generate: bool = one(
-            &mut cluster.nodes[node].connect(),
-            "SELECT can_generate FROM id_shards WHERE shard = 5",
-        );
-        assert_eq!((can_generate, is_open(&cluster, node)), (expected, expected), "node {node}");
-    }
-}
-
 /// A query of the view does not wait for a session that has locked one of Citus's catalogs, or the
 /// sequence.
 fn view_waits_for_no_lock(cluster: &Emulated) {
@@ -232,7 +192,7 @@ fn ids_increase_after_moves_between_different_clocks() {
     let cluster = Emulated::start_with_clocks_of_their_own(2).with_shard();
     let mut clients: Vec<Client> = cluster.nodes.iter().map(Server::connect).collect();
     let mut ids = vec![];
-    for round in 0..length(8, 60) {
+    for round in 0..length(4, 60) {
         let source = cluster.node_of("insta5");
         let target = 3 - source;
         // The current node's clock is a minute ahead, and the coordinator's is sometimes a minute
@@ -276,7 +236,7 @@ fn lost_node_blocks_every_attempt() {
     }
     cluster.remove(1);
     cluster.grow();
-    for node in [4, 2, 0, 3, 4] {
+    for node in [4, 2, 0] {
         cluster.move_schema("insta5", node);
         for statement in [NEXT_ID, INSERT] {
             let text = is_refused_on(&cluster, node, statement, "55000");
@@ -673,6 +633,26 @@ fn view_shows_shards_that_were_not_taken_over() {
         |node: usize| format!("placed on node {}:5432 (group {node})", cluster.address(node).0);
     for (node, reason) in [(0, elsewhere(1)), (1, String::new()), (2, elsewhere(1))] {
         assert_eq!(reason_on(&cluster, node), reason, "on node {node}");
+    }
+    // Each way to generate ids is refused there. Twice: state cached by the first call must not let
+    // the second call succeed.
+    let ways = [
+        NEXT_ID,
+        "SELECT next_id(5)",
+        "SELECT next_id(5, 'insta5.table_id_seq')",
+        "SELECT next_ids(5, 10)",
+        AN_HOUR_AHEAD,
+    ];
+    for (node, way) in [0, 2].into_iter().flat_map(|node| ways.map(|way| (node, way))) {
+        let mut client = cluster.nodes[node].connect();
+        for _ in 0..2 {
+            let text = is_refused(&mut client, way, "55000");
+            let name = cluster.address(1).0;
+            assert!(
+                text.contains(&name) && text.contains("convert_defaults_to_triggers"),
+                "{text}"
+            );
+        }
     }
     cluster.move_schema("insta5", 2);
     assert_eq!(reason_on(&cluster, 1), elsewhere(2));
@@ -1365,7 +1345,7 @@ fn node_that_is_not_recorded_generates_no_ids() {
 fn shards_are_taken_over_together_after_a_failed_attempt() {
     let (cluster, mut ids) = start_with_several_shards(2);
     let mut owner = 1;
-    for (command, lost_on) in [(CLOSING, 0), (CLOSING, 1), (RECORDING, 0), (RECORDING, 1)] {
+    for (command, lost_on) in [(CLOSING, 1), (RECORDING, 0)] {
         let new = 3 - owner;
         let node = if lost_on == 0 { 0 } else { owner };
         cluster.break_commands(new, node, command, Fault::Lose);

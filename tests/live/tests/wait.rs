@@ -3,7 +3,7 @@
 
 use instagram_id_live::*;
 use postgres::Client;
-use std::sync::{Barrier, mpsc};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -130,22 +130,6 @@ fn every_wait_can_be_cancelled() {
         assert_eq!(error.join().unwrap().0, "57014");
     });
     assert!(reached(&mut other) < set_to(19_000), "it went on to the end");
-}
-
-/// Measured by the server's clock and not by the ids' time fields, which cannot exceed the limit:
-/// sessions that wait for the same millisecond do not each open another one after it.
-#[test]
-fn four_sessions_together_stay_within_the_limit() {
-    let server = server();
-    let barrier = Barrier::new(4);
-    let started = Instant::now();
-    in_parallel(4, |_| {
-        let mut client = server.connect();
-        barrier.wait();
-        one::<i64>(&mut client, "SELECT count(*) FROM (SELECT next_ids(5, 250000)) AS batch")
-    });
-    let elapsed = started.elapsed();
-    assert!(elapsed >= Duration::from_millis(975), "1,000,000 ids in {elapsed:?}");
 }
 
 /// Whether a session waits for the clock, under the name of this wait.

@@ -103,13 +103,6 @@ SELECT raises('SELECT backfill_id(now(), 5)');
 CREATE OPERATOR @@@ (LEFTARG = timestamptz, RIGHTARG = int, FUNCTION = backfill_id);
 SELECT raises($$SELECT timestamptz '2020-01-01+00' @@@ 5$$);
 
--- A history in several parts: ids of a millisecond in two parts start anew in each, so the primary key is violated.
-CREATE TABLE history (id bigint PRIMARY KEY);
-INSERT INTO history SELECT backfill_id('2020-01-01+00', 5) OVER () FROM generate_series(1, 10);
-SELECT state FROM raises($$INSERT INTO history SELECT backfill_id('2020-01-01+00', 5) OVER () FROM generate_series(1, 5)$$);
--- So divide it between two milliseconds.
-INSERT INTO history SELECT backfill_id('2020-01-01 00:00:00.001+00', 5) OVER () FROM generate_series(1, 5);
-SELECT count(*) FROM history;
 
 -- A time in whole seconds has ids for 1,024,000 rows of a shard: 1,024 in each millisecond.
 CREATE TABLE whole_seconds AS SELECT n, timestamptz '2020-01-01+00' + n / 5000 * interval '1 s' AS time FROM generate_series(0, 14999) AS n;
@@ -178,14 +171,12 @@ BEGIN
     END LOOP;
     RAISE NOTICE '% failed, the last was %', failed, id_parts(id);
 END $$;
--- Arguments that allocate memory, evaluated for each row of a millisecond.
-SELECT count(DISTINCT id) FROM (SELECT backfill_id('2020-01-01+00', length(repeat('x', 100000 + g)) % 2) OVER (ORDER BY g) AS id FROM generate_series(1, 2048) AS g) AS ids;
 -- EXPLAIN ANALYZE. The plan below the WindowAgg node may be parallel, the node itself not.
 SELECT explains('SELECT backfill_id(time, shard) OVER (ORDER BY time) FROM rows_of_old');
 SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
 SELECT explains('SELECT backfill_id(time, shard) OVER (ORDER BY time) FROM rows_of_old WHERE n % 2 = 0');
 SELECT count(DISTINCT id) FROM (SELECT backfill_id(time, shard) OVER (ORDER BY time) AS id FROM rows_of_old WHERE n % 2 = 0) AS ids;
 RESET parallel_setup_cost; RESET parallel_tuple_cost; RESET min_parallel_table_scan_size;
-DROP TABLE rows_of_old, posts, history, whole_seconds, drawn;
+DROP TABLE rows_of_old, posts, whole_seconds, drawn;
 DROP OPERATOR @@@ (timestamptz, int);
 DROP FUNCTION seqs, explains;

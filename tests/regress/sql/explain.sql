@@ -11,7 +11,7 @@ SELECT * FROM explained(1671372309237077023);
 SELECT value ~ '^\d+ days \d+ h$' AS age FROM id_explain(1671372309237077023) WHERE field = 'age';
 SELECT array_agg(field) FROM id_explain(0);
 -- Extremes: 0, the greatest positive id, the least negative one, and the last one.
-SELECT id, explained FROM unnest('{0,9223372036854775807,-9223372036854775808,-1}'::bigint[]) WITH ORDINALITY AS t(id, n), explained(id) ORDER BY n, field COLLATE "C";
+SELECT id, explained FROM unnest('{0,9223372036854775807,-9223372036854775808,-1}'::bigint[]) WITH ORDINALITY AS t(id, n), explained(id) WHERE field IN ('bits', 'milliseconds') ORDER BY n, field COLLATE "C";
 SELECT count(*) FROM id_explain(NULL);
 SELECT count(*) FROM id_explain(NULL, 'infinity');
 

@@ -260,7 +260,7 @@ SELECT * FROM convert_defaults_to_triggers(616);
 -- which any role can cause.
 CALL original('insta613', '613');
 SELECT shard FROM adopt_shard(613);
-GRANT USAGE, CREATE ON SCHEMA insta613 TO regress_id_mallory;
+GRANT USAGE, CREATE ON SCHEMA insta613, insta614 TO regress_id_mallory;
 CREATE FUNCTION pages(statement text, role text) RETURNS int LANGUAGE plpgsql SET client_min_messages = warning AS $$
 DECLARE
     plan json;
@@ -327,6 +327,7 @@ BEGIN
     FOR n IN 1..10 LOOP
         EXECUTE format('CREATE TABLE insta601.long_%s (id bigint DEFAULT (%L::regprocedure)::oid::bigint + length(%L))', n, called, long);
         EXECUTE format('CREATE FUNCTION pg_temp.long_%s() RETURNS void LANGUAGE plpgsql AS %L', n, 'BEGIN END --' || long);
+        EXECUTE format('CREATE FUNCTION insta614.long_%s() RETURNS bigint LANGUAGE plpgsql AS %L', n, 'BEGIN RETURN 1; END --' || long);
     END LOOP;
 END $$;
 RESET ROLE;

@@ -24,5 +24,10 @@ RESET ROLE;
 \if :discards
     RESET debug_discard_caches;
 \endif
+-- A session that does not use the indexes of the catalogs finds the same shards.
+\c -reuse-previous=on "options='-c ignore_system_indexes=on'"
+SET client_min_messages = error;
+SHOW ignore_system_indexes;
+SELECT shard, can_generate, id_shard(next_id(470)) FROM id_shards WHERE shard = 470;
 DROP SCHEMA insta470 CASCADE;
 DROP ROLE regress_id_caller;

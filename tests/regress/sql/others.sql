@@ -173,7 +173,7 @@ SET ROLE regress_id_app;
 CALL original('insta8', '8');
 GRANT CREATE, USAGE ON SCHEMA insta8 TO regress_id_evil;
 SET ROLE regress_id_evil;
-DO $$ BEGIN EXECUTE format('CREATE FUNCTION insta8.long() RETURNS bigint LANGUAGE plpgsql AS %L', 'BEGIN RETURN 1; END --' || repeat('x', 270000000)); END $$;
+DO $$ BEGIN EXECUTE format('CREATE FUNCTION insta8.long() RETURNS bigint LANGUAGE plpgsql AS %L', 'BEGIN RETURN 1; END --' || repeat('x', 1000000)); END $$;
 SET ROLE regress_id_app;
 SELECT shard FROM adopt_shard(8, dry_run => true);
 SET ROLE regress_id_evil;

@@ -195,6 +195,7 @@ BEGIN
         ['313', columns, replace(body, $$'2020-01-01 00:00+00'::timestamptz$$, 'now()')],
         ['0314', columns, body],
         ['8192', columns, body],
+        ['339', columns, 'RETURNS SETOF record BEGIN ATOMIC ' || body || '; END'],
         ['315', 'n int, ' || columns, body],
         ['316', columns, replace(body, $$'decoy.seq'$$, 'NULL')],
         ['317', columns, replace(body, '2020-01-01 00:00+00', 'infinity')],

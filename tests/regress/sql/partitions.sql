@@ -470,14 +470,6 @@ END;
 SELECT * FROM (SELECT * FROM looks('rich_p20250101') EXCEPT ALL SELECT * FROM looks('rich_by_postgres')) AS more
 UNION ALL SELECT * FROM (SELECT * FROM looks('rich_by_postgres') EXCEPT ALL SELECT * FROM looks('rich_p20250101')) AS less;
 SELECT kind, count(*) FROM looks('rich_p20250101') WHERE kind <> 'not null' GROUP BY 1 ORDER BY 1;
-INSERT INTO rich (person) VALUES (1) RETURNING tableoid::regclass, number, title, length, stamped;
-INSERT INTO rich (id, person) SELECT lo::bigint, 1 FROM bounds WHERE parent = 'rich'::regclass AND lo <> '0';
-SELECT count(DISTINCT tableoid) + 1 = (SELECT count(*) FROM bounds WHERE parent = 'rich'::regclass) AS each_partition FROM rich;
-SELECT state FROM raises($$INSERT INTO rich (person) VALUES (1)$$);
-SELECT state FROM raises($$INSERT INTO rich (id, person) VALUES (make_id('2025-02-15+00', 5, 1), 2)$$);
-SELECT state FROM raises($$INSERT INTO rich (id, person, title) VALUES (make_id('2025-02-15+00', 5, 1), 1, '')$$);
-DELETE FROM people;
-SELECT count(*) FROM rich;
 -- An identity key.
 CREATE TABLE numbered (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a int) PARTITION BY RANGE (id);
 SELECT count(*) FROM create_id_partitions('numbered', 'day', 0, epoch => date_trunc('day', now(), 'UTC'));
@@ -513,7 +505,6 @@ CREATE TABLE listed_then (region text, id bigint) PARTITION BY LIST (region);
 CREATE TABLE listed_then_eu PARTITION OF listed_then FOR VALUES IN ('eu') PARTITION BY RANGE (id);
 SELECT * FROM create_id_partitions('listed_then_eu', 'month', 0, '2025-01-01+00') LIMIT 1;
 INSERT INTO listed_then VALUES ('eu', make_id('2025-01-15+00', 5, 1)) RETURNING tableoid::regclass;
-SELECT state, message, detail FROM raises($$INSERT INTO listed_then_eu_p20250101 VALUES ('us', make_id('2025-01-15+00', 5, 1))$$);
 CREATE TABLE sub (id bigint, shard int) PARTITION BY RANGE (id);
 CREATE TABLE sub_old PARTITION OF sub FOR VALUES FROM (id_floor('2025-01-10+00')) TO (id_floor('2025-01-20+00')) PARTITION BY HASH (shard);
 CREATE TABLE sub_old_0 PARTITION OF sub_old FOR VALUES WITH (MODULUS 1, REMAINDER 0);
@@ -522,23 +513,9 @@ INSERT INTO sub VALUES (make_id('2025-01-15+00', 5, 1), 5);
 SELECT * FROM drop_old_id_partitions('sub', '2025-01-20+00');
 SELECT to_regclass('sub_old_0');
 
--- Transactions: a rollback undoes creating and dropping; a read-only transaction allows neither.
+-- A read-only transaction allows neither creating nor dropping.
 CREATE TABLE done (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
-BEGIN;
-SELECT count(*) FROM create_id_partitions('done', 'day', 2);
-SAVEPOINT a;
-SELECT count(*) FROM create_id_partitions('done', 'day', 4);
-ROLLBACK TO a;
-SELECT count(*) FROM create_id_partitions('done', 'day', 3);
-INSERT INTO done VALUES (id_floor(now()));
-ROLLBACK;
-SELECT parts FROM summary('done');
 SELECT count(*) > 3 AS many FROM create_id_partitions('done', 'month', 0, '2025-01-01+00');
-BEGIN;
-SELECT * FROM drop_old_id_partitions('done', '2025-03-01+00');
-SELECT * FROM create_id_partitions('done', 'month', 0, '2025-02-10+00');
-ROLLBACK;
-SELECT begins FROM summary('done');
 BEGIN READ ONLY;
 SELECT create_id_partitions('done');
 ROLLBACK;

@@ -71,12 +71,6 @@ CREATE OR REPLACE FUNCTION insta300.id_time(id bigint) RETURNS timestamptz LANGU
 SELECT state FROM raises('SELECT create_shard(300, if_not_exists => true)');
 CREATE OR REPLACE FUNCTION insta300.id_time(id bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE SECURITY DEFINER RETURN shard_id_time(id, '2011-08-24 21:07:01.721+00');
 SELECT state FROM raises('SELECT create_shard(300, if_not_exists => true)');
--- A function shard_0300() defines nothing, and neither does one that returns a set.
-CREATE FUNCTION insta300.shard_0300(OUT sequence regclass, OUT epoch timestamptz, OUT home text)
-    BEGIN ATOMIC SELECT 'insta300.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
-CREATE FUNCTION insta300.shard_301(OUT sequence regclass, OUT epoch timestamptz, OUT home text) RETURNS SETOF record
-    BEGIN ATOMIC SELECT 'insta300.table_id_seq'::regclass, '2020-01-01 00:00+00'::timestamptz, 'here'::text; END;
-SELECT shard, count(*) FROM id_shards WHERE shard IN (300, 301) GROUP BY shard;
 
 -- The extension is moved to another schema, whose name needs quotes: existing shards work, and new ones can be created.
 CREATE SCHEMA "it's ""odd""";
