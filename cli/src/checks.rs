@@ -452,10 +452,10 @@ fn find_schema(source: &mut Server, target: &mut Server) -> Result<(Option<Strin
              whose owner is not a superuser: drop it"
         )),
         // The cutover would fail: the copy would have the same fault.
-        SchemaMark::None | SchemaMark::Opened if !reason.is_empty() => {
+        SchemaMark::Unmarked | SchemaMark::Opened if !reason.is_empty() => {
             obstacles.push(format!("shard {shard} cannot generate ids on {from}: {reason}"));
         }
-        SchemaMark::None | SchemaMark::Opened => {}
+        SchemaMark::Unmarked | SchemaMark::Opened => {}
     }
     Ok((Some(owner.clone()), obstacles))
 }

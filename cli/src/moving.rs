@@ -10,9 +10,7 @@ use crate::output::Output;
 use crate::replication;
 use crate::server::{Names, Server};
 use crate::trust::Trust;
-use instagram_id_core::moving::{
-    MoveStage, MoveState, NoStep, Step, TargetCopy, next_step, next_step_back,
-};
+use instagram_id_core::moving::{MoveStage, MoveState, NoStep, Step, next_step, next_step_back};
 use std::time::Duration;
 
 /// A move with its servers.
@@ -216,11 +214,13 @@ impl<'a> Moving<'a> {
             stage,
             is_source_closed: false,
             has_publication: false,
-            copy: TargetCopy::Absent,
+            copy: None,
             has_subscription: false,
         };
         if stage == MoveStage::Begun {
-            seen.copy = TargetCopy::of(self.target.has_schema()?, self.target.mark()?);
+            if self.target.has_schema()? {
+                seen.copy = Some(self.target.mark()?);
+            }
             seen.is_source_closed = self.source.is_closed()?;
             seen.has_publication = self.source.has_publication()?;
             seen.has_subscription = self.target.has_subscription()?;

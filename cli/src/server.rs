@@ -356,7 +356,7 @@ impl Server {
             "closed" => SchemaMark::Closed,
             "opened" => SchemaMark::Opened,
             "foreign" => SchemaMark::Foreign,
-            _ => SchemaMark::None,
+            _ => SchemaMark::Unmarked,
         })
     }
 

@@ -20,7 +20,7 @@
 
 use crate::checker::{Protocol, Size};
 use instagram_id_core::moving::{
-    MoveStage, MoveState, NoStep, Resume, SchemaMark, Step, TargetCopy, must_read_mark, next_step,
+    MoveStage, MoveState, NoStep, Resume, SchemaMark, Step, must_read_mark, next_step,
     next_step_back, resume,
 };
 use stateright::{Model, Property};
@@ -50,7 +50,7 @@ struct Schema {
 }
 
 const NO_SCHEMA: Schema =
-    Schema { exists: false, mark: SchemaMark::None, is_bounded: false, last_id: 0, rows: 0 };
+    Schema { exists: false, mark: SchemaMark::Unmarked, is_bounded: false, last_id: 0, rows: 0 };
 
 impl Schema {
     fn accepts_rows(&self) -> bool {
@@ -210,8 +210,9 @@ struct Command {
     keeps_others_away: bool,
     /// The stage in the map, as the command last read or wrote it.
     stage: MoveStage,
-    /// The copy, and whether the subscription exists, as seen on the target.
-    seen: Option<(TargetCopy, bool)>,
+    /// The mark of the copy, if there is one, and whether the subscription exists, as seen on the
+    /// target.
+    seen: Option<(Option<SchemaMark>, bool)>,
     /// The last value of the sequence that a cutover has read on the source, and whether it has
     /// read the definitions.
     last_id: u8,
@@ -340,7 +341,7 @@ const NOTHING_SEEN: MoveState = MoveState {
     stage: MoveStage::None,
     is_source_closed: false,
     has_publication: false,
-    copy: TargetCopy::Absent,
+    copy: None,
     has_subscription: false,
 };
 
@@ -501,7 +502,7 @@ impl Moving {
             }
             LookAtTarget => {
                 let target = &state.target;
-                let copy = TargetCopy::of(target.exists, target.mark);
+                let copy = target.exists.then_some(target.mark);
                 command.seen = Some((copy, state.subscription != Subscription::None));
             }
             LookAtSource => {
@@ -718,8 +719,8 @@ impl Moving {
                 source.mark = SchemaMark::Opened;
                 source.is_bounded &= !statement.has_definitions;
             }
-            Act::DropTriggers(Source) => source.mark = SchemaMark::None,
-            Act::DropTriggers(_) => target.mark = SchemaMark::None,
+            Act::DropTriggers(Source) => source.mark = SchemaMark::Unmarked,
+            Act::DropTriggers(_) => target.mark = SchemaMark::Unmarked,
             Act::CreateCopy if target.exists => return false,
             Act::CreateCopy => {
                 *target = Schema {
