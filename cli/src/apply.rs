@@ -4,12 +4,11 @@
 use crate::checks::Facts;
 use crate::error::{Context, Error, Result, check_interrupt, fail};
 use crate::interrupt;
-use crate::map::Map;
+use crate::map::{Map, Trust};
 use crate::moving::move_shard;
 use crate::output::Output;
 use crate::plan::{Plan, PlannedMove};
 use crate::server::{Names, Server};
-use crate::trust::Trust;
 use instagram_id_core::moving::MoveStage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::{self, ScopedJoinHandle};

@@ -1,8 +1,7 @@
 //! Checks before a move. All obstacles are reported at once, before anything is changed.
 
-use crate::error::{Context, Error, Result, fail};
+use crate::error::{Context, Error, Result, fail, refuse};
 use crate::libpq::{self, Connection};
-use crate::rights;
 use crate::server::Server;
 use crate::session;
 use crate::trust;
@@ -126,9 +125,7 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     let mut untrusted = Vec::new();
     if is_new {
         for server in [&*source, &*target] {
-            let session = server.connection();
-            let found = trust::look(server, &session, rights::NOTHING, rights::NOTHING)?;
-            untrusted.extend(found.obstacles);
+            untrusted.extend(trust::look(server, &server.connection())?.0);
         }
     }
     let mut owner = None;
@@ -149,12 +146,8 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
         }
     }
     obstacles.extend(unusable_pg_dump(&here));
-    if obstacles.is_empty() {
-        return Ok(());
-    }
-    let problem =
-        format!("shard {} cannot be moved from {} to {}", source.shard(), source.name, target.name);
-    Err(Error::Refused { problem, obstacles })
+    let (shard, from, to) = (source.shard(), &source.name, &target.name);
+    refuse(format!("shard {shard} cannot be moved from {from} to {to}"), obstacles)
 }
 
 /// The texts whose conditions hold.
@@ -538,18 +531,18 @@ fn obstacles_in_schema(
     role: &str,
     money: &str,
 ) -> Result<Vec<String>> {
-    let query = rights::with_own(include_str!("sql/obstacles.sql"))
+    let query = trust::with_own(include_str!("sql/obstacles.sql"))
         .replace("{members}", include_str!("sql/members.sql"))
         .replace("{owners}", include_str!("sql/owners.sql"))
         .replace("{acls}", include_str!("sql/acls.sql"));
     let mut obstacles: Vec<String> =
         source.query(&query, &[source.schema(), role, money])?.column()?;
-    let here = trust::look(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;
-    obstacles.extend(here.obstacles);
+    let (untrusted, dumped) = trust::look(source, &source.connection())?;
+    obstacles.extend(untrusted);
     let needed =
         trust::needed(&source.connection(), source.schema()).context(|| source.problem())?;
     let (missing, found) = trust::find_needed(target, &needed)?;
     obstacles.extend(missing);
-    obstacles.extend(trust::look(target, &target.connection(), &found, &here.dumped)?.obstacles);
+    obstacles.extend(trust::look_with(target, &target.connection(), &found, &dumped)?.0);
     Ok(obstacles)
 }

@@ -8,7 +8,6 @@ use crate::interrupt;
 use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::Output;
-use crate::rights;
 use crate::server::{
     CLOSE, LOCK, OPEN, Server, changed_objects, is_passing, is_timeout, lock_relations, locked,
     within,
@@ -194,7 +193,7 @@ pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Conn
 /// Runs those queries of the cutover that change nothing once before writes are stopped. Their
 /// first use in a session is slow, because it loads libraries and catalogs.
 fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
-    trust::require(source, &source.connection(), rights::NOTHING, rights::NOTHING)?;
+    trust::require(source, &source.connection())?;
     source.compare_definition(&source.connection(), recorded)?;
     match states(source, Deadline::begin(WARM_UP)) {
         // The error of the closing names the session with the lock.
@@ -204,7 +203,7 @@ fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
     target.transaction(|session| {
         let problem = || target.problem();
         session.run("DO 'BEGIN END'").context(problem)?;
-        trust::require(target, session, rights::NOTHING, rights::NOTHING)?;
+        trust::require(target, session)?;
         let extension = lock_extension(session).context(problem)?;
         refusal(session, &extension, target).context(problem)?;
         Ok(())
@@ -341,7 +340,7 @@ fn wait_for_the_rest(source: &Server, deadline: Deadline, target: &Server) -> Re
 fn begin_to_open(target: &Server, recorded: &str) -> Result {
     let session = target.connection();
     session.run("BEGIN").context(|| format!("the shard cannot be opened on {}", target.name))?;
-    trust::require(target, &session, rights::NOTHING, rights::NOTHING)?;
+    trust::require(target, &session)?;
     let lock = concat!("SET LOCAL lock_timeout = '10s';", include_str!("sql/lock_schema.sql"));
     target.run_against_blockers(lock, false, None, "the schema cannot be locked")?;
     target.compare_definition(&session, recorded)

@@ -94,6 +94,11 @@ macro_rules! fail {
 }
 pub(crate) use fail;
 
+/// Fails if there are obstacles.
+pub fn refuse(problem: String, obstacles: Vec<String>) -> Result {
+    if obstacles.is_empty() { Ok(()) } else { Err(Error::Refused { problem, obstacles }) }
+}
+
 /// Fails if the user has interrupted the command. Call it only where no change is incomplete.
 pub fn check_interrupt() -> Result {
     interrupt::signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))

@@ -2,13 +2,12 @@
 //! plan.
 
 use crate::checks::select_from_extension;
-use crate::error::{Error, Result, check_interrupt, fail};
-use crate::map::Map;
+use crate::error::{Result, check_interrupt, fail, refuse};
+use crate::map::{Map, Trust};
 use crate::output::{Output, size};
 use crate::plan::{Plan, ShardLoad, plan};
-use crate::rights;
 use crate::server::{Names, Server};
-use crate::trust::{self, Trust};
+use crate::trust;
 use instagram_id_core::layout;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -80,12 +79,8 @@ struct LoadRow {
 
 /// The load of each of these shards, as far as the server has them.
 fn loads_of_server(server: &Server, shards: &[u16]) -> Result<Vec<ShardLoad>> {
-    let found = trust::look(server, &server.connection(), rights::NOTHING, rights::NOTHING)?;
-    let obstacles = found.obstacles;
-    if !obstacles.is_empty() {
-        let problem = format!("the shards of server {} cannot be read", server.name);
-        return Err(Error::Refused { problem, obstacles });
-    }
+    let (obstacles, _) = trust::look(server, &server.connection())?;
+    refuse(format!("the shards of server {} cannot be read", server.name), obstacles)?;
     let shards: Vec<String> = shards.iter().map(u16::to_string).collect();
     let shards = format!("{{{}}}", shards.join(","));
     let rows: Vec<LoadRow> =

@@ -40,7 +40,6 @@ mod moving;
 mod output;
 mod plan;
 mod replication;
-mod rights;
 mod server;
 mod session;
 mod status;
@@ -48,11 +47,10 @@ mod trust;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use error::{Error, Result, check_interrupt, fail};
-use map::{Map, Placement};
+use map::{Map, Placement, Trust};
 use output::Output;
 use std::process::ExitCode;
 use std::time::Duration;
-use trust::Trust;
 
 /// Record the server of each logical shard, and move shards between servers
 #[derive(Parser)]

@@ -1,9 +1,10 @@
 //! The map: tables in one database that record the server of each shard, and the moves in progress.
 
-use crate::error::{Context, Error, Result, fail};
+use crate::error::{Context, Error, Result, fail, refuse};
 use crate::libpq::{self, Connection, Rows};
-use crate::rights::{self, Right, Scope};
+use crate::server::ServerEntry;
 use crate::session;
+use crate::trust::{self, NOTHING, Right};
 use instagram_id_core::moving::MoveStage;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -45,14 +46,6 @@ pub struct Move {
     pub schema: String,
 }
 
-/// The entry of a server in the map.
-#[derive(Debug, Deserialize)]
-pub struct ServerEntry {
-    pub conninfo: String,
-    /// The roles there whose code may run with the rights of the command.
-    pub trusted: Vec<String>,
-}
-
 /// The server of a shard.
 #[derive(Debug, Deserialize)]
 pub struct Placement {
@@ -83,6 +76,46 @@ pub struct MoveStatus {
     pub finished: bool,
     /// Whether a command holds the lock of the shard.
     pub running: bool,
+}
+
+/// `--trust SERVER:ROLE`, for servers of the map.
+#[derive(Debug, Default)]
+pub struct Trust(Vec<(String, String)>);
+
+impl Trust {
+    /// Fails if an argument does not begin with the name of exactly one server.
+    pub fn parse(map: &Map, arguments: &[String]) -> Result<Trust> {
+        if arguments.is_empty() {
+            return Ok(Trust::default());
+        }
+        let servers: Vec<String> = map.servers()?.into_iter().map(|server| server.server).collect();
+        let mut trust = Vec::new();
+        for argument in arguments {
+            let split = |server: &String| {
+                let role = argument.strip_prefix(server.as_str())?.strip_prefix(':')?;
+                Some((server.clone(), role.to_owned()))
+            };
+            let mut found: Vec<_> = servers.iter().filter_map(split).collect();
+            match (found.pop(), found.is_empty()) {
+                (Some(one), true) => trust.push(one),
+                (Some(_), false) => {
+                    fail!("--trust {argument} is ambiguous: several servers have such a name")
+                }
+                (None, _) => {
+                    fail!("--trust {argument} does not begin with a server of the map and a colon")
+                }
+            }
+        }
+        Ok(Trust(trust))
+    }
+
+    /// The entry of a server in the map, which also trusts the roles of the command line.
+    pub fn on(&self, map: &Map, server: &str) -> Result<ServerEntry> {
+        let mut entry = map.server(server)?;
+        let roles = self.0.iter().filter(|(name, _)| name == server).map(|(_, role)| role.clone());
+        entry.trusted.extend(roles);
+        Ok(entry)
+    }
 }
 
 impl Map {
@@ -444,14 +477,8 @@ fn reach(conninfo: &str) -> Result<Connection> {
 /// Fails if there is no map, or if a role can put code into it that is not trusted: the triggers,
 /// rules and views of the tables run with the rights of this session, and can read its parameters.
 fn require_trust(connection: &Connection) -> Result {
-    let scope = Scope {
-        schema: SCHEMA,
-        needed: rights::NOTHING,
-        dumped: rights::NOTHING,
-        trusted: &[],
-        is_moved: false,
-    };
-    let found = rights::find(connection, &scope).context(|| "the map cannot be read".into())?;
+    let parameters = [SCHEMA, NOTHING, NOTHING, NOTHING, "off"];
+    let found = trust::find(connection, parameters).context(|| "the map cannot be read".into())?;
     if !found.schema_exists {
         return Err(no_map());
     }
@@ -461,11 +488,7 @@ fn require_trust(connection: &Connection) -> Result {
              revoke this or change the owner, or create the map in another database"
         )
     };
-    let obstacles: Vec<_> = found.untrusted.iter().map(obstacle).collect();
-    if obstacles.is_empty() {
-        return Ok(());
-    }
-    Err(Error::Refused { problem: "the map cannot be used".into(), obstacles })
+    refuse("the map cannot be used".into(), found.untrusted.iter().map(obstacle).collect())
 }
 
 /// Acquires the lock of a shard for this connection.

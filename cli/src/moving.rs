@@ -5,11 +5,10 @@ use crate::checks;
 use crate::cutover;
 use crate::error::{Error, Result, check_interrupt, fail};
 use crate::libpq::Connection;
-use crate::map::{Map, MapEntry, Move};
+use crate::map::{Map, MapEntry, Move, Trust};
 use crate::output::Output;
 use crate::replication;
 use crate::server::{Names, Server};
-use crate::trust::Trust;
 use instagram_id_core::moving::{MoveStage, MoveState, NoStep, Step, next_step, next_step_back};
 use std::time::Duration;
 

@@ -1,11 +1,10 @@
 //! The copy of a shard by logical replication: publication, schema, subscription, and waiting for
 //! the rows.
 
-use crate::error::{Context, Error, Result, check_interrupt, fail};
+use crate::error::{Context, Error, Result, check_interrupt, fail, refuse};
 use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::{Output, Progress};
-use crate::rights;
 use crate::server::{self, Server, lock_relations, locked};
 use crate::session;
 use crate::trust::{self, Needed};
@@ -57,7 +56,7 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
     let session = target.another_session()?;
     let problem = || format!("the schema cannot be created on {}", target.name);
     session.run("SET move.is_copy = on; BEGIN").context(problem)?;
-    trust::require(target, &session, &needed, &dump.rights)?;
+    trust::require_with(target, &session, &needed, &dump.rights)?;
     session.run(&dump.statements).context(problem)?;
     session
         .run("SELECT pg_catalog.set_config('search_path', 'pg_catalog', false); SET lock_timeout = '60s'")
@@ -85,12 +84,10 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
             target.name
         );
     }
-    trust::require(target, &session, &needed, &dump.rights)?;
+    trust::require_with(target, &session, &needed, &dump.rights)?;
     let owners = session.query(include_str!("sql/owners.sql"), &[target.schema()]);
     let obstacles: Vec<String> = owners.and_then(|rows| rows.column()).context(problem)?;
-    if !obstacles.is_empty() {
-        return Err(Error::Refused { problem: problem(), obstacles });
-    }
+    refuse(problem(), obstacles)?;
     let copy = server::definition(&session).context(problem)?;
     map.record(source.shard(), "definition", &dump.definition)?;
     map.record(source.shard(), "copy_definition", &copy)?;
@@ -107,7 +104,7 @@ struct Dump {
     objects: BTreeSet<String>,
     /// The objects that the schema needs, for [`trust::find_needed`].
     needed: Vec<Needed>,
-    /// The rights in the schema, for [`trust::require`].
+    /// The rights in the schema, for [`trust::require_with`].
     rights: String,
     /// The [`privileges`], and whether MAINTAIN counts.
     privileges: String,
@@ -131,7 +128,7 @@ fn objects(
     session: &Connection,
     source: &Server,
 ) -> std::result::Result<BTreeSet<String>, libpq::Error> {
-    let query = rights::with_own(include_str!("sql/objects.sql"));
+    let query = trust::with_own(include_str!("sql/objects.sql"));
     Ok(session.query(&query, &[source.schema()])?.column()?.into_iter().collect())
 }
 
@@ -139,7 +136,7 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     let problem = || format!("the schema cannot be dumped from {}", source.name);
     let session = source.another_session()?;
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").context(problem)?;
-    let rights = trust::require(source, &session, rights::NOTHING, rights::NOTHING)?;
+    let rights = trust::require(source, &session)?;
     let needed = trust::needed(&session, source.schema()).context(problem)?;
     let definition = server::definition(&session).context(problem)?;
     let objects = objects(&session, source).context(problem)?;
@@ -621,7 +618,7 @@ fn own_objects(server: &Server, watcher: &Connection) -> Result<String> {
     let query = "WITH RECURSIVE {own} SELECT sum(hashtextextended(concat_ws(' ', class, object), 0))::text FROM own \
          WHERE class <> 'pg_default_acl'::regclass"; // which any role can change all the time
     watcher
-        .query(&rights::with_own(query), &[server.schema()])
+        .query(&trust::with_own(query), &[server.schema()])
         .context(problem)?
         .one()
         .map_err(Error::from)
@@ -637,11 +634,11 @@ fn require_nothing_else_is_dropped(server: &Server, session: &Connection) -> Res
         "SELECT min(problem) FROM members"
     );
     let found: Option<String> =
-        session.query(&rights::with_own(members), &[schema]).context(problem)?.one()?;
+        session.query(&trust::with_own(members), &[schema]).context(problem)?.one()?;
     if let Some(problem) = found {
         fail!("schema {schema} on {name} cannot be dropped: {problem}");
     }
-    let dependents = rights::with_own(include_str!("sql/dependents.sql"));
+    let dependents = trust::with_own(include_str!("sql/dependents.sql"));
     let users: Option<String> = session.query(&dependents, &[schema]).context(problem)?.one()?;
     if let Some(users) = users {
         fail!("objects outside schema {schema} on {name} use it: {users}; drop them first");
@@ -653,10 +650,7 @@ fn require_nothing_else_is_dropped(server: &Server, session: &Connection) -> Res
 /// query on a table can run functions of its owner, which requires trust.
 fn check_old_copy(server: &Server, session: &Connection) -> Result {
     let problem = || format!("the old copy cannot be checked on {}", server.name);
-    let obstacles = trust::look(server, session, rights::NOTHING, rights::NOTHING)?.obstacles;
-    if !obstacles.is_empty() {
-        return Err(Error::Refused { problem: problem(), obstacles });
-    }
+    refuse(problem(), trust::look(server, session)?.0)?;
     session.run(include_str!("sql/moved_rows.sql")).context(problem).map(drop)
 }
 

@@ -3,7 +3,6 @@
 
 use crate::error::{Context, Error, Result, check_interrupt, fail};
 use crate::libpq::{self, Connection, Rows};
-use crate::map::ServerEntry;
 use crate::session;
 use instagram_id_core::moving::SchemaMark;
 use serde::Deserialize;
@@ -116,6 +115,14 @@ const WRITTEN_TWICE: &str = "XX000";
 /// Whether the statement can succeed if it is run again.
 pub fn is_passing(sqlstate: &str) -> bool {
     is_timeout(sqlstate) || sqlstate == WRITTEN_TWICE
+}
+
+/// The entry of a server in the map.
+#[derive(Debug, Deserialize)]
+pub struct ServerEntry {
+    pub conninfo: String,
+    /// The roles there whose code may run with the rights of the command.
+    pub trusted: Vec<String>,
 }
 
 pub struct Server {

@@ -3,94 +3,88 @@
 //! every role that can put code into its schema has these rights already, or the administrator
 //! trusts it.
 
-use crate::error::{Context, Error, Result, fail};
+use crate::error::{Context, Error, Result, refuse};
 use crate::libpq::{self, Connection};
-use crate::map::{Map, ServerEntry};
-use crate::rights::{self, Right, Scope};
 use crate::server::Server;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// `--trust SERVER:ROLE`, for servers of the map.
-#[derive(Debug, Default)]
-pub struct Trust(Vec<(String, String)>);
+/// An empty list of addresses, rights or roles.
+pub const NOTHING: &str = "[]";
 
-impl Trust {
-    /// Fails if an argument does not begin with the name of exactly one server.
-    pub fn parse(map: &Map, arguments: &[String]) -> Result<Trust> {
-        if arguments.is_empty() {
-            return Ok(Trust::default());
-        }
-        let servers: Vec<String> = map.servers()?.into_iter().map(|server| server.server).collect();
-        let mut trust = Vec::new();
-        for argument in arguments {
-            let split = |server: &String| {
-                let role = argument.strip_prefix(server.as_str())?.strip_prefix(':')?;
-                Some((server.clone(), role.to_owned()))
-            };
-            let mut found: Vec<_> = servers.iter().filter_map(split).collect();
-            match (found.pop(), found.is_empty()) {
-                (Some(one), true) => trust.push(one),
-                (Some(_), false) => {
-                    fail!("--trust {argument} is ambiguous: several servers have such a name")
-                }
-                (None, _) => {
-                    fail!("--trust {argument} does not begin with a server of the map and a colon")
-                }
-            }
-        }
-        Ok(Trust(trust))
-    }
-
-    /// The entry of a server in the map, which also trusts the roles of the command line.
-    pub fn on(&self, map: &Map, server: &str) -> Result<ServerEntry> {
-        let mut entry = map.server(server)?;
-        let roles = self.0.iter().filter(|(name, _)| name == server).map(|(_, role)| role.clone());
-        entry.trusted.extend(roles);
-        Ok(entry)
-    }
+/// A role, and what gives it the means to put code into a schema.
+#[derive(Debug, Deserialize)]
+pub struct Right {
+    pub role: String,
+    pub what: String,
 }
 
-/// The findings of [`look`] in a database.
-pub struct Findings {
-    /// One sentence for each role that is not trusted.
-    pub obstacles: Vec<String>,
-    /// The rights that a dump of the schema repeats on another server, in the form that [`look`]
-    /// takes.
-    pub dumped: String,
+/// The row of sql/trust.sql.
+#[derive(Debug, Deserialize)]
+pub struct Found {
+    pub schema_exists: bool,
+    /// The rights that a dump of the schema repeats on another server.
+    dumped: Value,
+    /// The rights of roles that are not trusted.
+    pub untrusted: Vec<Right>,
+}
+
+/// A query with the objects of the schema, those of sql/own.sql, in the place of `{own}`.
+pub fn with_own(query: &str) -> String {
+    query.replace("{own}", include_str!("sql/own.sql"))
+}
+
+/// Looks for roles that are not trusted, with the parameters of sql/trust.sql.
+pub fn find(
+    session: &Connection,
+    parameters: [&str; 5],
+) -> std::result::Result<Found, libpq::Error> {
+    session.select_one(&with_own(include_str!("sql/trust.sql")), &parameters)
 }
 
 /// Looks for roles that are not trusted; without a schema, only in the database and the extension.
-/// `needed`: the addresses of objects that the schema needs and that are in the database; `dumped`:
-/// rights of the same schema in another database.
-pub fn look(server: &Server, session: &Connection, needed: &str, dumped: &str) -> Result<Findings> {
+/// Returns a sentence for each, and the rights that a dump of the schema repeats.
+pub fn look(server: &Server, session: &Connection) -> Result<(Vec<String>, String)> {
+    look_with(server, session, NOTHING, NOTHING)
+}
+
+/// The same with the addresses of objects that the schema needs and that are in the database, and
+/// with the rights of the same schema in another database, as [`look`] returns them.
+pub fn look_with(
+    server: &Server,
+    session: &Connection,
+    needed: &str,
+    dumped: &str,
+) -> Result<(Vec<String>, String)> {
     let name = &server.name;
-    let (schema, trusted) = (server.schema(), &server.trusted);
-    let scope = Scope { schema, needed, dumped, trusted, is_moved: true };
-    let found = rights::find(session, &scope).context(|| server.problem())?;
+    let trusted = serde_json::to_string(&server.trusted).expect("texts");
+    let parameters = [server.schema(), needed, dumped, &trusted, "on"];
+    let found = find(session, parameters).context(|| server.problem())?;
     let obstacle = |Right { role, what }: &Right| {
         format!(
             "role {role} on {name} is not trusted, but {what}: connect to {name} as a role whose rights it has, \
              revoke this, or trust it with --trust {name}:{role}"
         )
     };
-    let obstacles = found.untrusted.iter().map(obstacle).collect();
-    Ok(Findings { obstacles, dumped: found.dumped.to_string() })
+    Ok((found.untrusted.iter().map(obstacle).collect(), found.dumped.to_string()))
 }
 
 /// Fails if [`look`] finds a role that is not trusted. Returns the rights that a dump repeats.
-pub fn require(
+pub fn require(server: &Server, session: &Connection) -> Result<String> {
+    require_with(server, session, NOTHING, NOTHING)
+}
+
+/// The same with what [`look_with`] takes.
+pub fn require_with(
     server: &Server,
     session: &Connection,
     needed: &str,
     dumped: &str,
 ) -> Result<String> {
-    let Findings { obstacles, dumped } = look(server, session, needed, dumped)?;
-    if obstacles.is_empty() {
-        return Ok(dumped);
-    }
-    let problem = format!("shard {} cannot be moved", server.shard());
-    Err(Error::Refused { problem, obstacles })
+    let (obstacles, dumped) = look_with(server, session, needed, dumped)?;
+    refuse(format!("shard {} cannot be moved", server.shard()), obstacles)?;
+    Ok(dumped)
 }
 
 /// An object outside the schema that it needs.
@@ -119,8 +113,7 @@ pub fn needed(
     session: &Connection,
     schema: &str,
 ) -> std::result::Result<Vec<Needed>, libpq::Error> {
-    let query =
-        rights::with_own(include_str!("sql/needed.sql")).replace("{shape}", &shape("object"));
+    let query = with_own(include_str!("sql/needed.sql")).replace("{shape}", &shape("object"));
     session.select(&query, &[schema])
 }
 
@@ -130,7 +123,7 @@ fn shape(oid: &str) -> String {
 }
 
 /// Looks for these objects on the target. Returns sentences about those that it lacks or that
-/// differ, and the others in the form that [`look`] takes.
+/// differ, and the others in the form that [`look_with`] takes.
 pub fn find_needed(target: &Server, needed: &[Needed]) -> Result<(Vec<String>, String)> {
     let (mut missing, mut found) = (Vec::new(), Vec::new());
     let query = format!(

@@ -161,14 +161,13 @@ const FLOORS: [&[&str]; 9] = [
 ];
 
 /// The same for the command.
-const FLOORS_OF_COMMAND: [&[&str]; 10] = [
+const FLOORS_OF_COMMAND: [&[&str]; 9] = [
     &["interrupt"],
     &["libpq"],
-    &["error", "session", "rights"],
-    &["output", "map", "plan"],
-    &["server"],
+    &["error", "session"],
+    &["output", "server", "plan"],
     &["trust"],
-    &["checks"],
+    &["map", "checks"],
     &["replication", "cutover"],
     &["status", "moving"],
     &["apply", "fleet"],
