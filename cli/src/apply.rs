@@ -211,7 +211,7 @@ fn take_free<T>(
 fn is_needed(map: &Map, planned: &PlannedMove) -> Result<bool> {
     let PlannedMove { shard, from, to, .. } = planned;
     let placement = map.placement(*shard)?;
-    match (placement.stage, &placement.moving) {
+    match (placement.stage(), &placement.moving) {
         (MoveStage::Begun | MoveStage::Switched, Some(moving)) if moving.target == *to => Ok(true),
         (MoveStage::None | MoveStage::Finished, _) if placement.server == *to => Ok(false),
         (MoveStage::None | MoveStage::Finished, _) if placement.server == *from => Ok(true),

@@ -13,10 +13,15 @@ use std::time::{Duration, Instant};
 const SCHEMA: &str = "shard_map";
 const TABLES: &str = include_str!("sql/map.sql");
 
-/// The locks of shards, as [`Map::lock`] acquires them; `objid` is the shard.
-const LOCKS: &str = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
-    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND classid = (hashtext('instagram_id_shards')::bigint & 4294967295)::oid";
+/// The moves, whose columns have the names of the fields of [`MoveStatus`]. A command works on one
+/// if it has the lock of its shard, as [`Map::lock`] acquires it.
+const MOVES: &str = "SELECT shard, source, target, schema, started::timestamp(0)::text AS started,
+    switched IS NOT NULL AS switched, finished IS NOT NULL AS finished,
+    EXISTS (
+        SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND classid = (hashtext('instagram_id_shards')::bigint & 4294967295)::oid AND objid = shard::oid) AS running
+    FROM shard_map.moves";
 
 /// The connection to the map.
 pub struct Map {
@@ -30,20 +35,23 @@ pub struct Map {
 }
 
 /// The entry of a shard in the map.
-#[derive(Debug, Clone)]
+#[derive(Debug, Deserialize)]
 pub struct MapEntry {
     /// The server that clients use for the shard.
     pub server: String,
-    pub stage: MoveStage,
-    pub moving: Option<Move>,
+    /// A move in progress, or a finished move whose old copy still exists.
+    pub moving: Option<MoveStatus>,
 }
 
-/// A move in progress, or a finished move whose old copy still exists.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Move {
-    pub source: String,
-    pub target: String,
-    pub schema: String,
+impl MapEntry {
+    pub fn stage(&self) -> MoveStage {
+        match &self.moving {
+            None => MoveStage::None,
+            Some(MoveStatus { finished: true, .. }) => MoveStage::Finished,
+            Some(MoveStatus { switched: true, .. }) => MoveStage::Switched,
+            Some(_) => MoveStage::Begun,
+        }
+    }
 }
 
 /// The server of a shard.
@@ -65,7 +73,7 @@ pub struct ServerShards {
 }
 
 /// A move, as `status` shows it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct MoveStatus {
     pub shard: u16,
     pub source: String,
@@ -255,30 +263,17 @@ impl Map {
 
     /// The server of a shard, and its move.
     pub fn placement(&self, shard: u16) -> Result<MapEntry> {
-        #[derive(Deserialize)]
-        struct Row {
-            server: String,
-            stage: String,
-            moving: Option<Move>,
-        }
-        let query = "SELECT s.server, CASE WHEN m.shard IS NOT NULL THEN jsonb_build_object('source', source, 'target', target, 'schema', schema) END AS moving,
-                CASE WHEN m.shard IS NULL THEN 'none' WHEN finished IS NOT NULL THEN 'finished'
-                WHEN switched IS NOT NULL THEN 'switched' ELSE 'begun' END AS stage
-            FROM shard_map.shards AS s LEFT JOIN shard_map.moves AS m USING (shard) WHERE shard = $1::int";
-        let Some(Row { server, stage, moving }) = self.select(query, &[&shard.to_string()])?.pop()
-        else {
-            fail!(
+        let query = format!(
+            "SELECT server, to_jsonb(m) AS moving FROM shard_map.shards LEFT JOIN ({MOVES}) AS m USING (shard)
+             WHERE shard = $1::int"
+        );
+        match self.select(&query, &[&shard.to_string()])?.pop() {
+            Some(entry) => Ok(entry),
+            None => fail!(
                 "shard {shard} is not in the map; to record its server: \
                  instagram_id_shards place SERVER {shard}"
-            );
-        };
-        let stage = match stage.as_str() {
-            "none" => MoveStage::None,
-            "begun" => MoveStage::Begun,
-            "switched" => MoveStage::Switched,
-            _ => MoveStage::Finished,
-        };
-        Ok(MapEntry { server, stage, moving })
+            ),
+        }
     }
 
     /// How to connect to a server, and whom to trust there.
@@ -392,7 +387,7 @@ impl Map {
             in_map(self.connection.query(statement, &parameters), "the map cannot be changed")?;
         // An earlier attempt may have changed the map, and its answer was lost.
         if rows.is_empty() {
-            let MapEntry { server, moving, .. } = self.placement(shard)?;
+            let MapEntry { server, moving } = self.placement(shard)?;
             if server != target {
                 let source = moving.map_or_else(String::new, |moving| moving.source);
                 fail!("the map was changed since the move began: {}", correct(shard, &source));
@@ -422,12 +417,7 @@ impl Map {
     }
 
     pub fn moves(&self) -> Result<Vec<MoveStatus>> {
-        let query = format!(
-            "SELECT shard, source, target, schema, started::timestamp(0)::text AS started,
-                switched IS NOT NULL AS switched, finished IS NOT NULL AS finished,
-                EXISTS ({LOCKS} AND objid = shard::oid) AS running FROM shard_map.moves ORDER BY shard"
-        );
-        self.select(&query, &[])
+        self.select(&format!("{MOVES} ORDER BY shard"), &[])
     }
 
     fn rows(&self, query: &str, parameters: &[&str]) -> Result<Rows> {

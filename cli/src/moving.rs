@@ -5,7 +5,7 @@ use crate::checks;
 use crate::cutover;
 use crate::error::{Error, Result, check_interrupt, fail};
 use crate::libpq::Connection;
-use crate::map::{Map, MapEntry, Move, Trust};
+use crate::map::{Map, MapEntry, MoveStatus, Trust};
 use crate::output::Output;
 use crate::replication;
 use crate::server::{Names, Server};
@@ -35,7 +35,7 @@ pub fn move_shard(
 ) -> Result {
     let Some((moving, mut stage)) = find_move(map, shard, to, output)? else { return Ok(()) };
     if stage != MoveStage::None {
-        let Move { source, target, .. } = &moving;
+        let MoveStatus { source, target, .. } = &moving;
         output.step(format!("Resuming the move of shard {shard} from {source} to {target}"));
     }
     let mut moving = Moving::connect(map, shard, &moving, trust, output)?;
@@ -76,9 +76,11 @@ fn find_move(
     shard: u16,
     to: &str,
     output: &Output,
-) -> Result<Option<(Move, MoveStage)>> {
+) -> Result<Option<(MoveStatus, MoveStage)>> {
     map.lock(shard)?;
-    let MapEntry { server, stage, moving } = map.placement(shard)?;
+    let entry = map.placement(shard)?;
+    let stage = entry.stage();
+    let MapEntry { server, moving } = entry;
     if server == to && matches!(stage, MoveStage::None | MoveStage::Finished) {
         let clean = format!("; to drop the old copy: instagram_id_shards clean {shard}");
         let clean = if stage == MoveStage::Finished { &clean } else { "" };
@@ -86,10 +88,11 @@ fn find_move(
         return Ok(None);
     }
     let Some(moving) = moving else {
-        let moving = Move { source: server, target: to.to_owned(), schema: String::new() };
+        let target = to.to_owned();
+        let moving = MoveStatus { shard, source: server, target, ..MoveStatus::default() };
         return Ok(Some((moving, stage)));
     };
-    let Move { source, target, .. } = &moving;
+    let MoveStatus { source, target, .. } = &moving;
     if stage == MoveStage::Finished {
         fail!(
             "shard {shard} has been moved from {source} to {target}; \
@@ -109,8 +112,9 @@ fn find_move(
 /// [`Moving::check_before`] does not check.
 pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
     map.lock(shard)?;
-    let MapEntry { stage, moving, .. } = map.placement(shard)?;
-    let Some(moving) = moving else { fail!("shard {shard} is not being moved") };
+    let entry = map.placement(shard)?;
+    let stage = entry.stage();
+    let Some(moving) = entry.moving else { fail!("shard {shard} is not being moved") };
     let (from, to) = (moving.source.clone(), moving.target.clone());
     if stage != MoveStage::Begun {
         let first = if stage == MoveStage::Switched {
@@ -157,10 +161,10 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
 /// Drops the old copy of a shard that has moved.
 pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Result {
     map.lock(shard)?;
-    let MapEntry { server, stage, moving } = map.placement(shard)?;
+    let MapEntry { server, moving } = map.placement(shard)?;
     let Some(moving) = moving else { fail!("there is no old copy of shard {shard}") };
-    let Move { source: from, target: to, .. } = moving.clone();
-    if stage != MoveStage::Finished {
+    let MoveStatus { source: from, target: to, .. } = moving.clone();
+    if !moving.finished {
         fail!(
             "shard {shard} is being moved; to finish: instagram_id_shards move {shard} --to {to}"
         );
@@ -190,7 +194,7 @@ impl<'a> Moving<'a> {
     fn connect(
         map: &'a mut Map,
         shard: u16,
-        moving: &Move,
+        moving: &MoveStatus,
         trust: &Trust,
         output: &'a Output,
     ) -> Result<Moving<'a>> {
