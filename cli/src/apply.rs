@@ -8,7 +8,7 @@ use crate::map::{Map, Trust};
 use crate::moving::move_shard;
 use crate::output::Output;
 use crate::plan::{Plan, PlannedMove};
-use crate::server::{Names, Server};
+use crate::server::Server;
 use instagram_id_core::moving::MoveStage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::{self, ScopedJoinHandle};
@@ -173,8 +173,7 @@ impl State<'_> {
 /// The facts of each server. The moves themselves report a server that cannot be queried.
 fn facts(map: &Map, planned: &[PlannedMove]) -> BTreeMap<String, Facts> {
     let names: BTreeSet<&String> = planned.iter().flat_map(|one| [&one.from, &one.to]).collect();
-    let facts =
-        |name: &String| Facts::of(&Server::observe(name, map.server(name)?, &Names::default())?);
+    let facts = |name: &String| Facts::of(&Server::observe(name, map.server(name)?, 0, "")?);
     names.into_iter().filter_map(|name| Some((name.clone(), facts(name).ok()?))).collect()
 }
 

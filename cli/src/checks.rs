@@ -136,7 +136,7 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
     }
     obstacles.extend(missing_rights(source, target, &here, &there)?);
     let money = wrong_settings(source, target, &mut obstacles)?;
-    if source.schema().is_empty() {
+    if source.schema.is_empty() {
         obstacles.extend(untrusted);
     } else {
         let role = if there.is_superuser { "" } else { &there.role };
@@ -146,7 +146,7 @@ pub fn check(source: &mut Server, target: &mut Server, is_new: bool) -> Result {
         }
     }
     obstacles.extend(unusable_pg_dump(&here));
-    let (shard, from, to) = (source.shard(), &source.name, &target.name);
+    let (shard, from, to) = (source.shard, &source.name, &target.name);
     refuse(format!("shard {shard} cannot be moved from {from} to {to}"), obstacles)
 }
 
@@ -157,7 +157,7 @@ fn texts<const N: usize>(obstacles: [(bool, String); N]) -> Vec<String> {
 
 fn obstacles_on_source(source: &Server, here: &Facts, there: &Facts) -> Result<Vec<String>> {
     let Facts { major, wal_level, .. } = here;
-    let (from, name) = (&source.name, source.replication());
+    let (from, name) = (&source.name, &source.replication);
     let mut obstacles = texts([
         (here.version.is_none(), format!("server {from} has no extension instagram_id")),
         (here.is_standby, format!("server {from} is a standby: record the primary in the map")),
@@ -174,7 +174,7 @@ fn obstacles_on_source(source: &Server, here: &Facts, there: &Facts) -> Result<V
     ]);
     if wal_level == "logical" && !source.has_publication()? {
         let query = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)";
-        if source.holds(query, &[&name])? {
+        if source.holds(query, &[name])? {
             obstacles.push(format!(
                 "server {from} has a publication {name} that is not part of this move: drop it"
             ));
@@ -290,9 +290,9 @@ fn wrong_settings(source: &Server, target: &Server, obstacles: &mut Vec<String>)
 /// Shards and schemas on the target that are in the way of a copy, which will belong to `owner`.
 fn earlier_copies(target: &Server, owner: &str) -> Result<Vec<String>> {
     let mut obstacles = Vec::new();
-    let (to, shard) = (&target.name, target.shard());
+    let (to, shard) = (&target.name, target.shard);
     for ShardRow { schema, definition, owner, .. } in shards(target, owner)? {
-        let way_out = if schema == target.schema() {
+        let way_out = if schema == target.schema {
             format!(
                 "if clients use it, correct the map: place {to} {shard}; \
                  if it is an old copy, drop its schema"
@@ -305,7 +305,7 @@ fn earlier_copies(target: &Server, owner: &str) -> Result<Vec<String>> {
         ));
     }
     if target.has_schema()? {
-        obstacles.push(format!("server {to} has a schema {} already", target.schema()));
+        obstacles.push(format!("server {to} has a schema {} already", target.schema));
     }
     Ok(obstacles)
 }
@@ -373,9 +373,9 @@ fn missing_rights(
             here.role
         ));
     }
-    if !source.schema().is_empty() {
+    if !source.schema.is_empty() {
         let query = include_str!("sql/owners_in_schema.sql");
-        for owner in source.query(query, &[source.schema()])?.column::<String>()? {
+        for owner in source.query(query, &[&source.schema])?.column::<String>()? {
             missing.extend(missing_right_of(&owner, source, here, false)?);
             missing.extend(missing_right_of(&owner, target, there, true)?);
         }
@@ -416,7 +416,7 @@ fn missing_right_of(
 /// Finds the schema of the shard on the source, and sets it for both servers. Returns the owner of
 /// the shard there, if it has one definition, and obstacles in the schema.
 fn find_schema(source: &mut Server, target: &mut Server) -> Result<(Option<String>, Vec<String>)> {
-    let (shard, from) = (source.shard(), source.name.clone());
+    let (shard, from) = (source.shard, source.name.clone());
     let found = shards(source, "")?;
     let without_one = |obstacle| Ok((None, vec![obstacle]));
     let ShardRow { schema, owner, has_sequence, reason, .. } = match &found[..] {
@@ -462,7 +462,7 @@ fn ambiguous(server: &Server, definitions: &[ShardRow]) -> String {
     format!(
         "server {} has shard {} in several schemas: {}: drop the functions of those that no client uses",
         server.name,
-        server.shard(),
+        server.shard,
         names.collect::<Vec<_>>().join(", ")
     )
 }
@@ -493,7 +493,7 @@ struct ShardRow {
 /// The definitions of the shard among which the extension would choose. `owner`: the role that will
 /// own one more, or empty.
 fn shards(server: &Server, owner: &str) -> Result<Vec<ShardRow>> {
-    let parameters = [&server.shard().to_string(), owner];
+    let parameters = [&server.shard.to_string(), owner];
     select_from_extension(server, include_str!("sql/shards.sql"), &parameters)
 }
 
@@ -536,11 +536,11 @@ fn obstacles_in_schema(
         .replace("{owners}", include_str!("sql/owners.sql"))
         .replace("{acls}", include_str!("sql/acls.sql"));
     let mut obstacles: Vec<String> =
-        source.query(&query, &[source.schema(), role, money])?.column()?;
+        source.query(&query, &[&source.schema, role, money])?.column()?;
     let (untrusted, dumped) = trust::look(source, &source.connection())?;
     obstacles.extend(untrusted);
     let needed =
-        trust::needed(&source.connection(), source.schema()).context(|| source.problem())?;
+        trust::needed(&source.connection(), &source.schema).context(|| source.problem())?;
     let (missing, found) = trust::find_needed(target, &needed)?;
     obstacles.extend(missing);
     obstacles.extend(trust::look_with(target, &target.connection(), &found, &dumped)?.0);

@@ -92,26 +92,26 @@ pub fn cut_over(
 ) -> Result<Connection> {
     if target.holds(
         include_str!("sql/tables_not_subscribed.sql"),
-        &[&target.replication(), target.schema()],
+        &[&target.replication, &target.schema],
     )? {
         fail!(
             "server {} has tables in schema {} that are not replicated from {}: \
              run cancel {}, and move the shard again",
             target.name,
-            target.schema(),
+            target.schema,
             source.name,
-            source.shard()
+            source.shard
         );
     }
-    let [definition, copy] = map.definitions(source.shard())?;
+    let [definition, copy] = map.definitions(source.shard)?;
     warm_up(source, target, &definition)?;
     // Recorded before the sequences are closed, so that any later command can restore them.
-    let sequences: String = source.query(SEQUENCES, &[source.schema()])?.one()?;
-    map.record(source.shard(), "sequences", &sequences)?;
+    let sequences: String = source.query(SEQUENCES, &[&source.schema])?.one()?;
+    map.record(source.shard, "sequences", &sequences)?;
     let snapshot = begin_to_count(target)?;
     // To connect can take longer than writes may be stopped.
     let watcher = target.another_observer()?;
-    map.begin_to_switch(source.shard(), &source.name, &target.name)?;
+    map.begin_to_switch(source.shard, &source.name, &target.name)?;
     let closed = begin_to_open(target, &copy).and_then(|()| {
         output.step("Stopping writes to the shard");
         stop_writes(map, source, target, &definition, &sequences, limit)
@@ -146,7 +146,7 @@ pub fn cut_over(
                     if let Err(error) = outcome {
                         error.lines().iter().for_each(|line| output.warn(line));
                     }
-                    let shard = source.shard();
+                    let shard = source.shard;
                     return Err(Error::WritesStopped { shard, cause: Box::new(cause) });
                 }
             }
@@ -172,7 +172,7 @@ pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Conn
         .run(include_str!("sql/count_rows.sql"))
         .context(|| format!("the rows cannot be counted on {}", target.name))?
         .one()?;
-    map.record(source.shard(), "rows", &copied)?;
+    map.record(source.shard, "rows", &copied)?;
     let count =
         concat!(lock_relations!("ACCESS SHARE MODE NOWAIT"), include_str!("sql/count_rows.sql"));
     let rows: String = source.run(count, "the rows cannot be counted")?.one()?;
@@ -186,7 +186,7 @@ pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Conn
         target.name,
         source.name,
         differing.join(", "),
-        source.shard()
+        source.shard
     );
 }
 
@@ -218,7 +218,7 @@ fn refusal(
     target: &Server,
 ) -> std::result::Result<String, libpq::Error> {
     let query = include_str!("sql/claim.sql").replace("{extension}", extension);
-    connection.query(&query, &[&target.shard().to_string(), target.schema()])?.one()
+    connection.query(&query, &[&target.shard.to_string(), &target.schema])?.one()
 }
 
 fn states(source: &Server, deadline: Deadline) -> Result<String> {
@@ -300,11 +300,11 @@ fn close_source(
 /// Fails if the sequences of the schema are not defined like this, as another session sees them: to
 /// lock a sequence is to change it, also to what it was before a change for which the lock waited.
 fn require_sequences(source: &Server, watcher: &Connection, sequences: &str) -> Result {
-    let found = watcher.query(SEQUENCES, &[source.schema()]).context(|| source.problem())?;
+    let found = watcher.query(SEQUENCES, &[&source.schema]).context(|| source.problem())?;
     if found.one::<String>()? == sequences {
         return Ok(());
     }
-    let (schema, shard) = (source.schema(), source.shard());
+    let (schema, shard) = (&source.schema, source.shard);
     fail!(
         "sequences of schema {schema} on {} have changed since the move began; run cancel {shard}, and move the shard again",
         source.name
@@ -319,7 +319,7 @@ fn wait_for_the_rest(source: &Server, deadline: Deadline, target: &Server) -> Re
     let has_arrived =
         "SELECT EXISTS (SELECT FROM pg_replication_slots JOIN pg_stat_replication ON pid = active_pid
         WHERE slot_name = $1 AND replay_lsn >= $2::pg_lsn)";
-    while !source.holds(has_arrived, &[&source.replication(), &end])? {
+    while !source.holds(has_arrived, &[&source.replication, &end])? {
         if deadline.left().is_zero() {
             fail!(
                 "server {} has not caught up within {} s; no data is lost: \
@@ -373,11 +373,11 @@ fn open_copy(
     target.run_against_blockers(&open, false, Some(&watcher), cannot)?;
     session.run(&deadline.within(include_str!("sql/set_states.sql"))).context(problem)?;
     let extension = lock_extension(&session).context(problem)?;
-    let claim = format!("SELECT {extension}.claim_shard({})", target.shard());
+    let claim = format!("SELECT {extension}.claim_shard({})", target.shard);
     session.run(&deadline.within(&claim)).context(problem)?;
     let refusal = refusal(&session, &extension, target).context(problem)?;
     if !refusal.is_empty() {
-        fail!("shard {} cannot generate ids on {}: {refusal}", target.shard(), target.name);
+        fail!("shard {} cannot generate ids on {}: {refusal}", target.shard, target.name);
     }
     [&*session, snapshot].iter().for_each(|connection| connection.wait_until(None));
     Ok(())
@@ -398,7 +398,7 @@ pub fn change_map(
     began: Option<Instant>,
     output: &Output,
 ) -> Result {
-    let shard = source.shard();
+    let shard = source.shard;
     let mut last = None;
     for _ in 0..20 {
         let switch = |map: &mut Map| map.reconnect().and_then(|()| map.switch(shard, &target.name));

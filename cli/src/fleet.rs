@@ -6,7 +6,7 @@ use crate::error::{Result, check_interrupt, fail, refuse};
 use crate::map::{Map, Trust};
 use crate::output::{Output, size};
 use crate::plan::{Plan, ShardLoad, plan};
-use crate::server::{Names, Server};
+use crate::server::Server;
 use crate::trust;
 use instagram_id_core::layout;
 use serde::Deserialize;
@@ -46,7 +46,7 @@ fn loads(map: &Map, servers: &[String], trust: &Trust, output: &Output) -> Resul
     let mut loads = Vec::new();
     for server in servers {
         check_interrupt()?;
-        let observed = Server::observe(server, trust.on(map, server)?, &Names::default())?;
+        let observed = Server::observe(server, trust.on(map, server)?, 0, "")?;
         let placed: Vec<u16> = placements
             .iter()
             .filter(|placement| placement.server == *server)

@@ -8,7 +8,7 @@ use crate::libpq::Connection;
 use crate::map::{Map, MapEntry, MoveStatus, Trust};
 use crate::output::Output;
 use crate::replication;
-use crate::server::{Names, Server};
+use crate::server::Server;
 use instagram_id_core::moving::{MoveStage, MoveState, NoStep, Step, next_step, next_step_back};
 use std::time::Duration;
 
@@ -145,7 +145,7 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
                      UPDATE shard_map.shards SET server = {} WHERE shard = {shard}; \
                      UPDATE shard_map.moves SET switched = now(), finished = now() WHERE shard = {shard}; \
                      if you need nothing in it, drop it, and run cancel again",
-                    moving.target.schema(),
+                    moving.target.schema,
                     format_args!("'{}'", to.replace('\'', "''"))
                 ));
                 return Err(moving.stopped_if(seen.is_source_closed, cause));
@@ -179,7 +179,7 @@ pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Resul
     moving.map.check_lock()?;
     let recorded = |what| moving.map.recorded(shard, what).map(Option::unwrap_or_default);
     if let Some(name) = moving.source.other_name(&recorded("definition")?)? {
-        let schema = moving.source.schema();
+        let schema = &moving.source.schema;
         fail!("schema {schema} on {from} is called {name} now: rename it, and run this again");
     }
     let rows = recorded("rows")?;
@@ -198,8 +198,8 @@ impl<'a> Moving<'a> {
         trust: &Trust,
         output: &'a Output,
     ) -> Result<Moving<'a>> {
-        let names = Names { shard, schema: moving.schema.clone() };
-        let connect = |server: &str| Server::connect(server, trust.on(map, server)?, &names);
+        let schema = &moving.schema;
+        let connect = |server: &str| Server::connect(server, trust.on(map, server)?, shard, schema);
         let source = connect(&moving.source)?;
         source.wait_for_earlier_command()?;
         let target = connect(&moving.target)?;
@@ -254,20 +254,16 @@ impl<'a> Moving<'a> {
         let (source, target) = (&self.source, &self.target);
         match step {
             Step::Begin => {
-                self.map.begin_move(source.shard(), &source.name, &target.name, source.schema())?;
+                self.map.begin_move(source.shard, &source.name, &target.name, &source.schema)?;
                 return Ok(MoveStage::Begun);
             }
             Step::ResumeWrites => self.resume_writes()?,
             Step::Publish => {
-                self.output.step(format!(
-                    "Publishing schema {} on {}",
-                    source.schema(),
-                    source.name
-                ));
+                self.output.step(format!("Publishing schema {} on {}", source.schema, source.name));
                 replication::publish(source)?;
             }
             Step::CreateCopy => {
-                self.output.step(format!("Creating schema {} on {}", target.schema(), target.name));
+                self.output.step(format!("Creating schema {} on {}", target.schema, target.name));
                 replication::create_copy(self.map, source, target)?;
             }
             Step::Subscribe => {
@@ -295,11 +291,10 @@ impl<'a> Moving<'a> {
                 self.snapshot = None; // its locks
                 replication::remove(source, target)?;
                 target.drop_triggers()?;
-                self.map.finish_move(self.source.shard())?;
+                self.map.finish_move(self.source.shard)?;
                 self.output.step(format!(
                     "Done. The old copy on {} is closed; to drop it: instagram_id_shards clean {}",
-                    source.name,
-                    self.source.shard()
+                    source.name, self.source.shard
                 ));
                 return Ok(MoveStage::Finished);
             }
@@ -314,7 +309,7 @@ impl<'a> Moving<'a> {
     /// Returns false if the move has to begin anew.
     fn copy_rows(&self, limit: Duration) -> Result<bool> {
         let Moving { map, output, source, target, .. } = self;
-        let [definition, copy] = map.definitions(source.shard())?;
+        let [definition, copy] = map.definitions(source.shard)?;
         if !target.has_same("timeline of the server", &copy)? {
             output.warn(&format!(
                 "{} has failed over, and may have lost changes that it had confirmed",
@@ -350,7 +345,7 @@ impl<'a> Moving<'a> {
     /// The names of the slots that PostgreSQL creates to copy tables consist of that and of OIDs,
     /// which can be equal.
     fn require_names_of_its_own(&self) -> Result {
-        let shard = self.source.shard();
+        let shard = self.source.shard;
         if let Some(other) = self.map.begin_to_subscribe(shard)? {
             fail!(
                 "shard {other} is being moved from {} to another database with the system identifier of {}, of the same server or \
@@ -369,14 +364,14 @@ impl<'a> Moving<'a> {
         if !source.has_schema()? {
             return Ok(());
         }
-        let copy = map.recorded(source.shard(), "copy_definition")?.unwrap_or_else(|| "{}".into());
-        let (from, to, schema) = (&source.name, &target.name, source.schema());
+        let copy = map.recorded(source.shard, "copy_definition")?.unwrap_or_else(|| "{}".into());
+        let (from, to, schema) = (&source.name, &target.name, &source.schema);
         if !target.has_same("identity of the schema", &copy)? || target.is_closed()? {
             fail!(
                 "server {to} has no open copy of shard {} from this move, so the old copy on {from} is kept: \
                  if {to} was restored from a backup of before the move, open the old copy by hand, as after the loss of {to}; \
                  if {to} has all rows, as after pg_upgrade, or dump and restore, drop schema {schema} on {from}, and run this again",
-                source.shard()
+                source.shard
             );
         }
         if !source.is_closed()? {
@@ -394,7 +389,7 @@ impl<'a> Moving<'a> {
         if let Some(snapshot) = &self.snapshot {
             output.step("Comparing the numbers of rows");
             cutover::compare_rows(map, source, target, snapshot)?;
-        } else if map.recorded(self.source.shard(), "rows")?.is_none() {
+        } else if map.recorded(self.source.shard, "rows")?.is_none() {
             output.warn(&format!(
                 "the numbers of rows on {} and {} were not compared, since the command was interrupted",
                 source.name, target.name
@@ -405,7 +400,7 @@ impl<'a> Moving<'a> {
 
     fn resume_writes(&self) -> Result {
         self.map.check_lock()?;
-        let sequences = self.map.sequences(self.source.shard())?;
+        let sequences = self.map.sequences(self.source.shard)?;
         let ended = self.source.open_shard(&sequences).map_err(|cause| match cause {
             Error::Failed { .. } => self.stopped_if(true, cause),
             cause => cause,
@@ -429,13 +424,13 @@ impl<'a> Moving<'a> {
         replication::remove(&self.source, &self.target)?;
         self.source.drop_triggers()?;
         replication::drop_copy(&self.target, false)?;
-        self.map.forget_move(self.source.shard())
+        self.map.forget_move(self.source.shard)
     }
 
     /// The error, which also says so if no server accepts writes to the shard.
     fn stopped_if(&self, is_stopped: bool, cause: Error) -> Error {
         if is_stopped {
-            Error::WritesStopped { shard: self.source.shard(), cause: Box::new(cause) }
+            Error::WritesStopped { shard: self.source.shard, cause: Box::new(cause) }
         } else {
             cause
         }
@@ -445,9 +440,7 @@ impl<'a> Moving<'a> {
         Error::failed(format!(
             "schema {} on {} was not created by this move, or was changed since: \
              run cancel {}, which says what to do",
-            self.target.schema(),
-            self.target.name,
-            self.source.shard()
+            self.target.schema, self.target.name, self.source.shard
         ))
     }
 }

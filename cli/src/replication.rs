@@ -85,12 +85,12 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
         );
     }
     trust::require_with(target, &session, &needed, &dump.rights)?;
-    let owners = session.query(include_str!("sql/owners.sql"), &[target.schema()]);
+    let owners = session.query(include_str!("sql/owners.sql"), &[&target.schema]);
     let obstacles: Vec<String> = owners.and_then(|rows| rows.column()).context(problem)?;
     refuse(problem(), obstacles)?;
     let copy = server::definition(&session).context(problem)?;
-    map.record(source.shard(), "definition", &dump.definition)?;
-    map.record(source.shard(), "copy_definition", &copy)?;
+    map.record(source.shard, "definition", &dump.definition)?;
+    map.record(source.shard, "copy_definition", &copy)?;
     session.run("COMMIT").context(problem)?;
     Ok(())
 }
@@ -119,7 +119,7 @@ fn privileges(
     has_maintain: &str,
 ) -> std::result::Result<String, libpq::Error> {
     let query = include_str!("sql/privileges.sql").replace("{acls}", include_str!("sql/acls.sql"));
-    session.query(&query, &[source.schema(), has_maintain])?.one()
+    session.query(&query, &[&source.schema, has_maintain])?.one()
 }
 
 /// The objects of the schema which its dump creates. An object with parts in other schemas, such as
@@ -129,7 +129,7 @@ fn objects(
     source: &Server,
 ) -> std::result::Result<BTreeSet<String>, libpq::Error> {
     let query = trust::with_own(include_str!("sql/objects.sql"));
-    Ok(session.query(&query, &[source.schema()])?.column()?.into_iter().collect())
+    Ok(session.query(&query, &[&source.schema])?.column()?.into_iter().collect())
 }
 
 fn dump_schema(source: &Server) -> Result<Dump> {
@@ -137,7 +137,7 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     let session = source.another_session()?;
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").context(problem)?;
     let rights = trust::require(source, &session)?;
-    let needed = trust::needed(&session, source.schema()).context(problem)?;
+    let needed = trust::needed(&session, &source.schema).context(problem)?;
     let definition = server::definition(&session).context(problem)?;
     let objects = objects(&session, source).context(problem)?;
     let since_17 = "SELECT (current_setting('server_version_num')::int >= 170000)::text";
@@ -150,7 +150,7 @@ fn dump_schema(source: &Server) -> Result<Dump> {
     let conninfo = session::with_defaults(&conninfo).context(problem)?;
     pg_dump.envs(secrets);
     pg_dump.arg("--dbname").arg(conninfo).arg(format!("--snapshot={snapshot}"));
-    pg_dump.arg(format!("--schema=\"{}\"", source.schema().replace('"', "\"\"")));
+    pg_dump.arg(format!("--schema=\"{}\"", source.schema.replace('"', "\"\"")));
     let output = pg_dump
         .args(["--schema-only", "--no-publications", "--no-subscriptions", "--encoding=UTF8"])
         .arg("--lock-wait-timeout=60s")
@@ -218,10 +218,8 @@ pub fn subscribe(source: &Server, target: &Server) -> Result {
     source.drop_slot()?;
     let problem = |server: &Server| format!("server {} cannot subscribe", server.name);
     // This waits for all transactions of the cluster that have written.
-    let slot = format!(
-        "SELECT pg_create_logical_replication_slot('{}', 'pgoutput')",
-        source.replication()
-    );
+    let slot =
+        format!("SELECT pg_create_logical_replication_slot('{}', 'pgoutput')", source.replication);
     source.run_against_blockers(&slot, false, None, "the replication slot cannot be created")?;
     // The connection string may contain a password, which must not appear in the server's log:
     // neither in a statement, nor as a parameter, nor in the context of an error.
@@ -245,13 +243,13 @@ pub fn subscribe(source: &Server, target: &Server) -> Result {
 /// Enables the subscription. Fails if it would write to another schema: the owner can rename the
 /// published schema on the source to the name of a schema that exists on the target.
 pub fn start(target: &Server) -> Result {
-    let name = target.replication();
-    if target.holds(include_str!("sql/subscribes_elsewhere.sql"), &[&name, target.schema()])? {
-        let shard = target.shard();
+    let name = &target.replication;
+    if target.holds(include_str!("sql/subscribes_elsewhere.sql"), &[name, &target.schema])? {
+        let shard = target.shard;
         fail!(
             "the subscription would write to schemas other than {} on {}: \
              run cancel {shard}, and move the shard again",
-            target.schema(),
+            target.schema,
             target.name
         );
     }
@@ -339,9 +337,9 @@ fn mark_wal(source: &Server) -> Result<String> {
 fn create_statistics(source: &Server, target: &Server, output: &Output) -> Result {
     let populated = "SELECT coalesce(jsonb_agg(relname), '[]') FROM pg_class
         WHERE relnamespace = quote_ident($1)::regnamespace AND relkind = 'm' AND relispopulated";
-    let populated: String = source.query(populated, &[source.schema()])?.one()?;
+    let populated: String = source.query(populated, &[&source.schema])?.one()?;
     let statements: Vec<String> = target
-        .query(include_str!("sql/statistics.sql"), &[target.schema(), &populated])?
+        .query(include_str!("sql/statistics.sql"), &[&target.schema, &populated])?
         .column()?;
     for statement in statements {
         // It runs as the owner of its table, whose queries may read views.
@@ -394,9 +392,9 @@ struct Sent {
 
 /// Reads a report, without sizes. `mark`: the position of [`Report::is_reached`], or empty.
 pub fn report(source: &Server, target: &Server, mark: &str) -> Result<Report> {
-    let name = target.replication();
-    let mut report: Report = target.select_one(include_str!("sql/copied.sql"), &[&name, mark])?;
-    let sent: [&str; 3] = [&name, &report.slots, &report.new_slots];
+    let name = &target.replication;
+    let mut report: Report = target.select_one(include_str!("sql/copied.sql"), &[name, mark])?;
+    let sent: [&str; 3] = [name, &report.slots, &report.new_slots];
     report.source = source.select_one(include_str!("sql/sent.sql"), &sent)?;
     report.progress.lag_bytes = report.source.lag_bytes;
     Ok(report)
@@ -431,12 +429,12 @@ impl Patience {
     /// Fails after [`ERRORS`] errors without progress, or if for [`IDLE`] no worker has been at
     /// work, or one has waited for a lock. Only the log of the target contains the error itself.
     fn check(&mut self, source: &Server, target: &Server, report: &Report) -> Result {
-        let (from, to, name) = (&source.name, &target.name, target.replication());
+        let (from, to, name) = (&source.name, &target.name, &target.replication);
         if report.source.is_lost {
             fail!(
                 "server {from} has lost the slot of the move, as after a failover, or WAL that the slot needs \
                  (max_slot_wal_keep_size): run cancel {0}, and move the shard again",
-                source.shard()
+                source.shard
             );
         }
         let Report { progress, errors, copying, waiting, is_stuck, .. } = report;
@@ -513,7 +511,7 @@ impl Patience {
 /// Whether the workers of the subscription flush each commit (`local`) or not (`off`).
 fn set_synchronous_commit(target: &Server, value: &str) -> Result {
     let statement =
-        format!("ALTER SUBSCRIPTION {} SET (synchronous_commit = {value})", target.replication());
+        format!("ALTER SUBSCRIPTION {} SET (synchronous_commit = {value})", target.replication);
     target.run(&statement, "the subscription cannot be changed").map(drop)
 }
 
@@ -521,16 +519,16 @@ fn set_synchronous_commit(target: &Server, value: &str) -> Result {
 pub fn remove(source: &Server, target: &Server) -> Result {
     if target.has_subscription()? {
         let slot = "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1)";
-        if !source.holds(slot, &[&source.replication()])? {
+        if !source.holds(slot, &[&source.replication])? {
             // The slot is lost, or an earlier attempt has dropped it. A subscription that names it
             // cannot be dropped.
             let forget = format!(
                 "ALTER SUBSCRIPTION {0} DISABLE; ALTER SUBSCRIPTION {0} SET (slot_name = NONE)",
-                target.replication()
+                target.replication
             );
             target.run(&forget, "the subscription cannot be changed")?;
         }
-        let statement = format!("DROP SUBSCRIPTION {}", target.replication());
+        let statement = format!("DROP SUBSCRIPTION {}", target.replication);
         target.run(&statement, "the subscription cannot be dropped")?;
     }
     source.drop_slot()?;
@@ -539,10 +537,10 @@ pub fn remove(source: &Server, target: &Server) -> Result {
 
 /// Drops the publication, if it exists, and is not that of another role.
 pub fn unpublish(source: &Server) -> Result {
-    let name = source.replication();
+    let name = &source.replication;
     let is_ours = "SELECT EXISTS (SELECT FROM pg_publication JOIN pg_roles AS r ON r.oid = pubowner
         WHERE pubname = $1 AND (rolsuper OR rolname = current_user))";
-    if source.holds(is_ours, &[&name])? {
+    if source.holds(is_ours, &[name])? {
         source.run(&format!("DROP PUBLICATION {name}"), "the publication cannot be dropped")?;
     }
     Ok(())
@@ -618,7 +616,7 @@ fn own_objects(server: &Server, watcher: &Connection) -> Result<String> {
     let query = "WITH RECURSIVE {own} SELECT sum(hashtextextended(concat_ws(' ', class, object), 0))::text FROM own \
          WHERE class <> 'pg_default_acl'::regclass"; // which any role can change all the time
     watcher
-        .query(&trust::with_own(query), &[server.schema()])
+        .query(&trust::with_own(query), &[&server.schema])
         .context(problem)?
         .one()
         .map_err(Error::from)
@@ -626,7 +624,7 @@ fn own_objects(server: &Server, watcher: &Connection) -> Result<String> {
 
 /// Checks that DROP SCHEMA drops nothing outside the schema, and no extension.
 fn require_nothing_else_is_dropped(server: &Server, session: &Connection) -> Result {
-    let (name, schema) = (&server.name, server.schema());
+    let (name, schema) = (&server.name, &server.schema);
     let problem = || server.problem();
     let members = concat!(
         "WITH RECURSIVE {own}, ",

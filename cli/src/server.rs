@@ -11,20 +11,10 @@ use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// The names of a move, which are the same on both servers.
-#[derive(Debug, Clone, Default)]
-pub struct Names {
-    pub shard: u16,
-    /// The schema of the shard.
-    pub schema: String,
-}
-
-impl Names {
-    /// The name of the publication, the subscription and the slot, and the application_name of the
-    /// sessions. Needs no quotes, as it consists of letters, digits and `_`.
-    pub fn replication(&self) -> String {
-        format!("instagram_id_move_{}", self.shard)
-    }
+/// The name of the publication, the subscription and the slot of a move, and the application_name
+/// of its sessions. Needs no quotes, as it consists of letters, digits and `_`.
+fn replication_name(shard: u16) -> String {
+    format!("instagram_id_move_{shard}")
 }
 
 /// Statements that lock the tables of the schema, and return the OIDs. `$mode` is the end of LOCK
@@ -130,7 +120,11 @@ pub struct Server {
     pub conninfo: String,
     /// The roles there that the administrator trusts.
     pub trusted: Vec<String>,
-    names: Names,
+    pub shard: u16,
+    /// The schema of the shard; empty until it is found.
+    pub schema: String,
+    /// The [`replication_name`].
+    pub replication: String,
     connection: RefCell<Connection>,
     /// Whether the connection is not the first one.
     has_reconnected: Cell<bool>,
@@ -145,7 +139,7 @@ struct Blocker {
 
 impl Server {
     /// Connects for a move, with the application_name of its sessions.
-    pub fn connect(name: &str, entry: ServerEntry, names: &Names) -> Result<Server> {
+    pub fn connect(name: &str, entry: ServerEntry, shard: u16, schema: &str) -> Result<Server> {
         let parameters = libpq::parse_conninfo(&entry.conninfo)
             .context(|| format!("the conninfo of {name} is not valid"))?;
         if parameters
@@ -157,23 +151,34 @@ impl Server {
                  remove them, because the command sets them itself"
             );
         }
-        let session = open(name, &entry.conninfo, names)?;
-        Ok(Server::of(name, entry, names, session))
+        let session = open(name, &entry.conninfo, shard, schema)?;
+        Ok(Server::of(name, entry, shard, schema, session))
     }
 
-    /// Connects for queries only, with an application_name for which no command waits.
-    pub fn observe(name: &str, entry: ServerEntry, names: &Names) -> Result<Server> {
-        let session = connect(name, &entry.conninfo, session::OBSERVER)?;
-        let server = Server::of(name, entry, names, session);
-        server.set("move.schema", &names.schema)?;
-        Ok(server)
+    /// Connects for queries only, with an application_name for which no command waits. For queries
+    /// about all shards, the schema is empty.
+    pub fn observe(name: &str, entry: ServerEntry, shard: u16, schema: &str) -> Result<Server> {
+        let session = observer(name, &entry.conninfo, schema)?;
+        Ok(Server::of(name, entry, shard, schema, session))
     }
 
-    fn of(name: &str, entry: ServerEntry, names: &Names, connection: Connection) -> Server {
-        let ServerEntry { conninfo, trusted } = entry;
-        let (name, names) = (name.to_owned(), names.clone());
-        let connection = RefCell::new(connection);
-        Server { name, conninfo, trusted, names, connection, has_reconnected: Cell::new(false) }
+    fn of(
+        name: &str,
+        ServerEntry { conninfo, trusted }: ServerEntry,
+        shard: u16,
+        schema: &str,
+        connection: Connection,
+    ) -> Server {
+        Server {
+            name: name.to_owned(),
+            conninfo,
+            trusted,
+            shard,
+            schema: schema.to_owned(),
+            replication: replication_name(shard),
+            connection: RefCell::new(connection),
+            has_reconnected: Cell::new(false),
+        }
     }
 
     /// Fails if the definition of the schema differs from `recorded`, and names objects that
@@ -186,52 +191,37 @@ impl Server {
         }
         fail!(
             "schema {} on {} has changed since the move began: {}; run cancel {}, and move the shard again",
-            self.schema(),
+            self.schema,
             self.name,
             changed.join(", "),
-            self.shard()
+            self.shard
         );
     }
 
     /// Sets the schema, which is known only after the shard has been found.
     pub fn set_schema(&mut self, schema: &str) -> Result {
-        self.names.schema = schema.to_owned();
+        self.schema = schema.to_owned();
         self.set("move.schema", schema)
-    }
-
-    pub fn schema(&self) -> &str {
-        &self.names.schema
-    }
-
-    pub fn replication(&self) -> String {
-        self.names.replication()
-    }
-
-    pub fn shard(&self) -> u16 {
-        self.names.shard
     }
 
     /// Opens another session, for work that changes settings. Fails if the first session is lost:
     /// since then, another command may have found no session to wait for.
     pub fn another_session(&self) -> Result<Connection> {
-        let session = open(&self.name, &self.conninfo, &self.names)?;
+        let session = open(&self.name, &self.conninfo, self.shard, &self.schema)?;
         self.run("SELECT 1", "the connection is lost")?;
         Ok(session)
     }
 
     /// A session that changes nothing, and for which no command waits.
     pub fn another_observer(&self) -> Result<Connection> {
-        let session = connect(&self.name, &self.conninfo, session::OBSERVER)?;
-        session
-            .query("SELECT set_config('move.schema', $1, false)", &[self.schema()])
-            .context(|| self.problem())?;
-        Ok(session)
+        observer(&self.name, &self.conninfo, &self.schema)
     }
 
     /// Connects again if the connection is lost. Call [`Server::wait_for_leftovers`] after this.
     pub fn reconnect(&self) -> Result {
         if !self.connection().is_alive() || self.connection().run("SELECT 1").is_err() {
-            *self.connection.borrow_mut() = open(&self.name, &self.conninfo, &self.names)?;
+            *self.connection.borrow_mut() =
+                open(&self.name, &self.conninfo, self.shard, &self.schema)?;
             self.has_reconnected.set(true);
         }
         Ok(())
@@ -287,7 +277,7 @@ impl Server {
                 "the last statement of an earlier instagram_id_shards command is still running on {}; \
                  see application_name {} in pg_stat_activity",
                 self.name,
-                self.replication()
+                self.replication
             );
         }
         Ok(())
@@ -308,7 +298,7 @@ impl Server {
             WHERE application_name = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid()
               AND (usename = current_user OR usesysid IN (SELECT oid FROM pg_roles WHERE rolsuper)))";
         let started = Instant::now();
-        while self.holds(query, &[&self.replication()])? {
+        while self.holds(query, &[&self.replication])? {
             if started.elapsed() > time {
                 return Ok(false);
             }
@@ -326,7 +316,7 @@ impl Server {
     }
 
     pub fn has_schema(&self) -> Result<bool> {
-        self.holds("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[self.schema()])
+        self.holds("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[&self.schema])
     }
 
     /// The present name of the schema with this definition, if it was renamed; by the fact of
@@ -334,7 +324,7 @@ impl Server {
     pub fn other_name(&self, recorded: &str) -> Result<Option<String>> {
         let query = "SELECT min(nspname) FROM pg_namespace AS n, pg_control_system()
              WHERE nspname <> $1 AND concat_ws(' ', system_identifier, n.oid) = nullif($2, '')::jsonb ->> 'identity of the schema'";
-        Ok(self.query(query, &[self.schema(), recorded])?.one()?)
+        Ok(self.query(query, &[&self.schema, recorded])?.one()?)
     }
 
     /// Whether a fact of sql/identity.sql is the same as in this definition.
@@ -350,11 +340,11 @@ impl Server {
     /// Whether the publication of this move exists. It must publish only the schema, and belong to
     /// a superuser: another role could have created a publication of that name for other tables.
     pub fn has_publication(&self) -> Result<bool> {
-        self.holds(include_str!("sql/has_publication.sql"), &[&self.replication(), self.schema()])
+        self.holds(include_str!("sql/has_publication.sql"), &[&self.replication, &self.schema])
     }
 
     pub fn has_subscription(&self) -> Result<bool> {
-        self.holds(include_str!("sql/has_subscription.sql"), &[&self.replication()])
+        self.holds(include_str!("sql/has_subscription.sql"), &[&self.replication])
     }
 
     pub fn mark(&self) -> Result<SchemaMark> {
@@ -550,7 +540,7 @@ impl Server {
     pub fn drop_slot(&self) -> Result {
         let drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND database = current_database()";
         let problem = || format!("the replication slot on {} cannot be dropped", self.name);
-        self.connection().query(drop, &[&self.replication()]).context(problem)?;
+        self.connection().query(drop, &[&self.replication]).context(problem)?;
         Ok(())
     }
 }
@@ -559,12 +549,22 @@ fn connect(name: &str, conninfo: &str, application_name: &str) -> Result<Connect
     session::open(conninfo, application_name).context(|| format!("server {name} cannot be reached"))
 }
 
-fn open(name: &str, conninfo: &str, names: &Names) -> Result<Connection> {
-    let connection = connect(name, conninfo, &names.replication())?;
+/// A session for [`Server::observe`].
+fn observer(name: &str, conninfo: &str, schema: &str) -> Result<Connection> {
+    let connection = connect(name, conninfo, session::OBSERVER)?;
+    connection
+        .query("SELECT set_config('move.schema', $1, false)", &[schema])
+        .context(|| format!("query on server {name} failed"))?;
+    Ok(connection)
+}
+
+fn open(name: &str, conninfo: &str, shard: u16, schema: &str) -> Result<Connection> {
+    let replication = replication_name(shard);
+    let connection = connect(name, conninfo, &replication)?;
     let set = "SELECT set_config('move.schema', $1, false), set_config('move.shard', $2, false),
         set_config('move.name', $3, false), set_config('move.is_copy', 'off', false)";
     connection
-        .query(set, &[&names.schema, &names.shard.to_string(), &names.replication()])
+        .query(set, &[schema, &shard.to_string(), &replication])
         .context(|| format!("query on server {name} failed"))?;
     // To plan this query takes longer than to run it, and writes are stopped when it is run for the
     // last time.

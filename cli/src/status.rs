@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::map::{Map, MoveStatus, ServerShards};
 use crate::output::{Output, Progress, summary};
 use crate::replication;
-use crate::server::{Names, Server};
+use crate::server::Server;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -88,9 +88,9 @@ fn state(now: &MoveNow) -> String {
 /// Reads the progress of the copy from the servers. Does not disturb the command that runs the
 /// move.
 fn progress(map: &Map, moving: &MoveStatus) -> Result<Progress> {
-    let names = Names { shard: moving.shard, schema: moving.schema.clone() };
-    let source = Server::observe(&moving.source, map.server(&moving.source)?, &names)?;
-    let target = Server::observe(&moving.target, map.server(&moving.target)?, &names)?;
+    let observe =
+        |server: &str| Server::observe(server, map.server(server)?, moving.shard, &moving.schema);
+    let (source, target) = (observe(&moving.source)?, observe(&moving.target)?);
     let mut report = replication::report(&source, &target, "")?;
     report.read_sizes(&source, &target)?;
     Ok(report.progress)

@@ -59,7 +59,7 @@ pub fn look_with(
 ) -> Result<(Vec<String>, String)> {
     let name = &server.name;
     let trusted = serde_json::to_string(&server.trusted).expect("texts");
-    let parameters = [server.schema(), needed, dumped, &trusted, "on"];
+    let parameters = [&server.schema, needed, dumped, &trusted, "on"];
     let found = find(session, parameters).context(|| server.problem())?;
     let obstacle = |Right { role, what }: &Right| {
         format!(
@@ -83,7 +83,7 @@ pub fn require_with(
     dumped: &str,
 ) -> Result<String> {
     let (obstacles, dumped) = look_with(server, session, needed, dumped)?;
-    refuse(format!("shard {} cannot be moved", server.shard()), obstacles)?;
+    refuse(format!("shard {} cannot be moved", server.shard), obstacles)?;
     Ok(dumped)
 }
 
