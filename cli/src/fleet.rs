@@ -3,7 +3,7 @@
 
 use crate::checks::select_from_extension;
 use crate::error::{Result, check_interrupt, fail, refuse};
-use crate::map::{Map, Trust};
+use crate::map::{Map, Trust, shards_of};
 use crate::output::{Output, size};
 use crate::plan::{Plan, ShardLoad, plan};
 use crate::server::Server;
@@ -47,11 +47,7 @@ fn loads(map: &Map, servers: &[String], trust: &Trust, output: &Output) -> Resul
     for server in servers {
         check_interrupt()?;
         let observed = Server::observe(server, trust.on(map, server)?, 0, "")?;
-        let placed: Vec<u16> = placements
-            .iter()
-            .filter(|placement| placement.server == *server)
-            .map(|placement| placement.shard)
-            .collect();
+        let placed = shards_of(&placements, server);
         let found = loads_of_server(&observed, &placed)?;
         for shard in &placed {
             match found.iter().find(|load| load.shard == *shard) {

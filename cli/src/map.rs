@@ -433,6 +433,11 @@ impl Map {
     }
 }
 
+/// The shards that are on this server.
+pub fn shards_of(placements: &[Placement], server: &str) -> Vec<u16> {
+    placements.iter().filter(|placed| placed.server == server).map(|placed| placed.shard).collect()
+}
+
 fn in_map<T>(result: std::result::Result<T, libpq::Error>, problem: &str) -> Result<T> {
     match result {
         // undefined_table, invalid_schema_name

@@ -1,7 +1,7 @@
 //! `status`: shows the map, and the progress of moves, including those that run on other machines.
 
 use crate::error::Result;
-use crate::map::{Map, MoveStatus, ServerShards};
+use crate::map::{self, Map, MoveStatus, ServerShards};
 use crate::output::{Output, Progress, summary};
 use crate::replication;
 use crate::server::Server;
@@ -34,13 +34,7 @@ pub fn show(map: &Map, shards_of: Option<&str>, output: &Output) -> Result {
         None => None,
         Some(server) => {
             map.server(server)?;
-            let placements = map.placements()?.into_iter();
-            Some(
-                placements
-                    .filter(|placed| placed.server == server)
-                    .map(|placed| placed.shard)
-                    .collect(),
-            )
+            Some(map::shards_of(&map.placements()?, server))
         }
     };
     let status = Status { servers: map.servers()?, moves: moves.collect(), shards };
