@@ -5,7 +5,7 @@ use crate::error::{Context, Error, Result, check_interrupt, fail, refuse};
 use crate::libpq::{self, Connection};
 use crate::map::Map;
 use crate::output::{Output, Progress};
-use crate::server::{self, Server, lock_relations, locked};
+use crate::server::{self, Server, lock_relations};
 use crate::session;
 use crate::trust::{self, Needed};
 use serde::Deserialize;
@@ -580,7 +580,10 @@ pub fn drop_copy(server: &Server, is_old_copy: bool) -> Result {
         Ok::<_, Error>(server.run_against_blockers(statements, false, Some(&watcher), cannot)?.0)
     };
     server.transaction(|session| {
-        run(concat!("SET LOCAL lock_timeout = '10s';", locked!("sql/drop_copy.sql")))?;
+        run(concat!("SET LOCAL lock_timeout = '10s';", include_str!("sql/lock_schema.sql")))?;
+        if !server.is_closed()? {
+            fail!("{}: schema {} is not closed", problem(), server.schema);
+        }
         let locked: String = run(lock_relations!("SHARE MODE NOWAIT"))?.one()?;
         if is_old_copy {
             check_old_copy(server, session)?;
