@@ -1,6 +1,6 @@
 //! Checks before a move. All obstacles are reported at once, before anything is changed.
 
-use crate::error::{Context, Error, Result, fail, refuse};
+use crate::error::{Context, Result, fail, refuse};
 use crate::libpq::{self, Connection};
 use crate::server::Server;
 use crate::session;
@@ -262,15 +262,15 @@ fn differences(source: &Server, target: &Server, here: &Facts, there: &Facts) ->
 /// columns of type money, or nothing.
 fn wrong_settings(source: &Server, target: &Server, obstacles: &mut Vec<String>) -> Result<String> {
     let query = "SELECT format('server %s has %s = %s, which %s: ALTER ROLE %I IN DATABASE %I SET %2$s = %7$L',
-        $1::text, $2::text, value, $4::text, session_user, current_database(), $3::text)
-        FROM current_setting(CASE $2 WHEN 'role' THEN 'move.role' ELSE $2 END, true) AS value WHERE value <> $3";
+        $1::text, setting, value, effect, session_user, current_database(), needed)
+        FROM jsonb_array_elements($2::jsonb) AS j (one)
+            CROSS JOIN LATERAL (SELECT one ->> 0, one ->> 1, one ->> 2) AS n (setting, needed, effect)
+            CROSS JOIN current_setting(CASE setting WHEN 'role' THEN 'move.role' ELSE setting END, true) AS value
+        WHERE value <> needed";
     let wrong = |server: &Server, session: &Connection, needed: &[[&str; 3]]| {
-        let mut found = Vec::new();
-        for [setting, value, effect] in needed {
-            let rows = session.query(query, &[&server.name, setting, value, effect]);
-            found.extend(rows.and_then(|rows| rows.column()).context(|| server.problem())?);
-        }
-        Ok::<Vec<String>, Error>(found)
+        let needed = serde_json::to_string(needed).expect("texts");
+        let rows = session.query(query, &[&server.name, &needed]);
+        rows.and_then(|rows| rows.column::<String>()).context(|| server.problem())
     };
     let open = |server: &Server| {
         let cannot = || format!("server {} cannot be reached", server.name);
