@@ -175,14 +175,9 @@ pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Resul
         );
     }
     let moving = Moving::connect(map, shard, &moving, trust, output)?;
+    moving.require_names()?;
     moving.require_open_copy()?;
-    moving.map.check_lock()?;
-    let recorded = |what| moving.map.recorded(shard, what).map(Option::unwrap_or_default);
-    if let Some(name) = moving.source.other_name(&recorded("definition")?)? {
-        let schema = &moving.source.schema;
-        fail!("schema {schema} on {from} is called {name} now: rename it, and run this again");
-    }
-    let rows = recorded("rows")?;
+    let rows = moving.map.recorded(shard, "rows")?.unwrap_or_default();
     moving.source.set("move.rows", &rows)?;
     replication::drop_copy(&moving.source, true)?;
     moving.map.forget_move(shard)?;
@@ -213,6 +208,9 @@ impl<'a> Moving<'a> {
     /// Collects the facts that determine the next step. Queries the servers only in stage `Begun`:
     /// in all other stages the map is sufficient.
     fn look(&self, stage: MoveStage) -> Result<MoveState> {
+        if stage == MoveStage::Begun {
+            self.require_names()?;
+        }
         let mut seen = MoveState {
             stage,
             is_source_closed: false,
@@ -229,6 +227,22 @@ impl<'a> Moving<'a> {
             seen.has_subscription = self.target.has_subscription()?;
         }
         Ok(seen)
+    }
+
+    /// Fails if the schema of this move has another name now, by which nothing here would find it:
+    /// an open copy would count as missing, and the source would be opened, too.
+    fn require_names(&self) -> Result {
+        self.map.check_lock()?;
+        for (server, what) in [(&self.source, "definition"), (&self.target, "copy_definition")] {
+            let recorded = self.map.recorded(server.shard, what)?.unwrap_or_default();
+            if let Some(name) = server.other_name(&recorded)? {
+                let Server { schema, name: on, .. } = server;
+                fail!(
+                    "schema {schema} on {on} is called {name} now: rename it, and run this again"
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Performs all steps that are left. `stage` is what the map records.
@@ -417,7 +431,7 @@ impl<'a> Moving<'a> {
     }
 
     fn undo(&self) -> Result {
-        self.map.check_lock()?;
+        self.require_names()?;
         // First the publication, so that a later `move` does not continue with this copy. It could
         // not: a new subscription would copy the rows again.
         replication::unpublish(&self.source)?;

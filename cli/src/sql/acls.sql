@@ -8,7 +8,7 @@ acls (owner, object, suffix, acl) AS MATERIALIZED (
     FROM pg_class WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind NOT IN ('i', 'I', 'c')
     UNION ALL
     SELECT relowner, 'TABLE ' || c.oid::regclass, format(' (%I)', attname), attacl
-    FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid WHERE relnamespace = quote_ident($1::text)::regnamespace AND attacl IS NOT NULL
+    FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid WHERE relnamespace = quote_ident($1::text)::regnamespace AND attacl IS NOT NULL AND NOT attisdropped
     UNION ALL
     SELECT proowner, 'ROUTINE ' || oid::regprocedure, '', coalesce(proacl, acldefault('f', proowner))
     FROM pg_proc AS p WHERE pronamespace = quote_ident($1::text)::regnamespace AND NOT (proname = 'shard_is_elsewhere' AND pronargs = 0)

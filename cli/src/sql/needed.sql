@@ -3,7 +3,7 @@
 -- type of which values are stored. Those of the extension instagram_id are left out.
 WITH RECURSIVE {own}, needed (class, object, used_by) AS (
     SELECT refclassid, refobjid, pg_describe_object(classid, objid, objsubid)
-    FROM own JOIN pg_depend ON classid = class AND objid = object AND deptype = 'n'
+    FROM own JOIN pg_depend ON classid = class AND objid = object AND deptype IN ('n', 'x')
     WHERE refobjid >= 16384 AND refclassid <> 'pg_namespace'::regclass AND (refclassid, refobjid) NOT IN (SELECT class, object FROM own)
     UNION ALL
     SELECT refclassid, refobjid, pg_describe_object(classid, objid, objsubid)
@@ -26,6 +26,9 @@ WITH RECURSIVE {own}, needed (class, object, used_by) AS (
     -- The types of the columns of tables, and the types of the schema of which these consist.
     SELECT atttypid FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid AND attnum > 0 AND NOT attisdropped
     WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind IN ('r', 'p')
+    UNION
+    -- The type whose columns a table has: CREATE TABLE ... OF.
+    SELECT reloftype FROM pg_class WHERE relnamespace = quote_ident($1::text)::regnamespace AND reloftype <> 0
     UNION
     SELECT refobjid FROM stored JOIN pg_type AS t ON t.oid = type JOIN own ON (class, object) IN (('pg_type'::regclass, type), ('pg_class'::regclass, typrelid))
         JOIN pg_depend ON classid = class AND objid = object AND refclassid = 'pg_type'::regclass

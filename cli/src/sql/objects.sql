@@ -1,6 +1,6 @@
--- The objects of the schema $1 which its dump creates, and their comments. Left out are those that
--- PostgreSQL creates for others, with names of its own: triggers of foreign keys, TOAST tables and
--- inherited constraints; indexes that are not valid; default privileges, which any role can change all
+-- The objects of the schema $1 which its dump creates, their comments, and the columns of its tables
+-- with their types. Left out are those that PostgreSQL creates for others, with names of its own:
+-- triggers of foreign keys, TOAST tables and inherited constraints; indexes that are not valid; default privileges, which any role can change all
 -- the time; constraints NOT NULL, which are objects from PostgreSQL 18 on; and comments on constraints,
 -- since pg_dump writes none for an inherited one.
 WITH RECURSIVE {own}, parts (class, object, part, kind) AS (
@@ -17,3 +17,8 @@ FROM parts CROSS JOIN LATERAL pg_identify_object(class, object, part)
 WHERE schema IS DISTINCT FROM 'pg_toast' AND tgisinternal IS NOT TRUE AND indisvalid IS NOT FALSE
     AND class <> 'pg_default_acl'::regclass AND (c.oid IS NULL OR contype <> 'n' AND conislocal AND conparentid = 0)
     AND identity IS NOT NULL -- it was dropped meanwhile
+UNION ALL
+SELECT format('column %I of table %I.%I with type %s%s', attname, $1::text, relname, format_type(atttypid, atttypmod),
+              ' and collation ' || nullif(attcollation, 0)::regcollation)
+FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid
+WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped

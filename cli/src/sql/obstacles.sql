@@ -149,9 +149,41 @@ SELECT format('role %I has granted %s on %s to another role, which a role that i
 FROM acls CROSS JOIN aclexplode(acl) JOIN pg_roles AS r ON r.oid = grantor
 WHERE grantor <> owner AND $2::text NOT IN ('', rolname)
 UNION ALL
+-- pg_dump writes the grants in the order in which they are stored.
+SELECT format('role %I has granted %s on %s to %s before it got its present grant option, so the grant could not be repeated: revoke it, and grant it again',
+              rolname, privilege_type || suffix, object, coalesce(nullif(grantee, 0)::regrole::text, 'public'))
+FROM acls CROSS JOIN aclexplode(acl) WITH ORDINALITY AS g (grantor, grantee, privilege_type, is_grantable, n) JOIN pg_roles AS r ON r.oid = grantor
+WHERE grantor <> owner AND NOT EXISTS (
+    SELECT FROM aclexplode(acl) WITH ORDINALITY AS e (grantor, grantee, privilege_type, is_grantable, n)
+    WHERE e.grantee = g.grantor AND e.privilege_type = g.privilege_type AND e.is_grantable AND e.n < g.n)
+UNION ALL
+-- Nor does pg_dump write what follows.
+SELECT format('the privileges on the row type of %s would be lost: revoke those of other roles, and GRANT USAGE ON TYPE %1$s TO PUBLIC', t.oid::regtype)
+FROM pg_type AS t JOIN pg_class AS c ON c.oid = typrelid CROSS JOIN acldefault('T', typowner) AS d
+WHERE typnamespace = quote_ident($1::text)::regnamespace AND relkind <> 'c' AND NOT (coalesce(typacl, d) @> d AND d @> coalesce(typacl, d))
+UNION ALL
+SELECT format('the privileges on %s of a range type would be lost: revoke those of other roles, and GRANT EXECUTE ON FUNCTION %1$s TO PUBLIC', p.oid::regprocedure)
+FROM pg_proc AS p JOIN pg_depend ON classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'i' AND refclassid = 'pg_type'::regclass
+    CROSS JOIN acldefault('f', proowner) AS d
+WHERE pronamespace = quote_ident($1::text)::regnamespace AND NOT (coalesce(proacl, d) @> d AND d @> coalesce(proacl, d))
+UNION ALL
+SELECT format('function %s of range type %s would have the name of that type: as a superuser, ALTER FUNCTION %1$s RENAME TO %3$I', p.oid::regprocedure, t.oid::regtype,
+              CASE WHEN prorettype = t.oid THEN t.typname ELSE m.typname END)
+FROM pg_proc AS p JOIN pg_depend ON classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'i' AND refclassid = 'pg_type'::regclass
+    JOIN pg_range ON refobjid IN (rngtypid, rngmultitypid) JOIN pg_type AS t ON t.oid = rngtypid JOIN pg_type AS m ON m.oid = rngmultitypid
+WHERE pronamespace = quote_ident($1::text)::regnamespace AND proname <> CASE WHEN prorettype = t.oid THEN t.typname ELSE m.typname END
+UNION ALL
+SELECT format('types %s and %s are not both in schema %I: ALTER TYPE %s SET SCHEMA %3$I', t.oid::regtype, m.oid::regtype, $1::text,
+              CASE WHEN t.typnamespace = quote_ident($1::text)::regnamespace THEN m.oid ELSE t.oid END::regtype)
+FROM pg_range JOIN pg_type AS t ON t.oid = rngtypid JOIN pg_type AS m ON m.oid = rngmultitypid
+WHERE t.typnamespace <> m.typnamespace AND quote_ident($1::text)::regnamespace IN (t.typnamespace, m.typnamespace)
+UNION ALL
+SELECT format('partition %s is about to be detached: ALTER TABLE %s DETACH PARTITION %1$s FINALIZE', inhrelid::regclass, inhparent::regclass)
+FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid WHERE inhdetachpending AND relnamespace = quote_ident($1::text)::regnamespace
+UNION ALL
 SELECT problem FROM members
 UNION ALL
-SELECT format('the partitions of %s depend on a hash of enum values, which is another one on each server: partition it in another way', partrelid::regclass)
+SELECT format('the partitions of %s depend on a hash of enum values or of OIDs such as regclass, which is another one on each server: partition it in another way', partrelid::regclass)
 FROM pg_partitioned_table JOIN pg_class AS c ON c.oid = partrelid
 WHERE relnamespace = quote_ident($1::text)::regnamespace AND partstrat = 'h'
     AND EXISTS (
@@ -160,7 +192,8 @@ WHERE relnamespace = quote_ident($1::text)::regnamespace AND partstrat = 'h'
         -- Of an expression only the class is known.
         WHERE CASE WHEN attnum IS NULL THEN opcintype = ANY ('{anyenum,anyarray,record,anyrange,anymultirange}'::regtype[])
                    ELSE EXISTS (SELECT FROM parts AS p JOIN pg_type AS t ON t.oid = p.type
-                                WHERE relation = partrelid AND p.attname = a.attname AND typtype = 'e') END)
+                                WHERE relation = partrelid AND p.attname = a.attname
+                                AND (typtype = 'e' OR typnamespace = 'pg_catalog'::regnamespace AND typname LIKE 'reg%')) END)
 UNION ALL
 SELECT format('table %I.%I is %s, which is not replicated', $1::text, relname,
               CASE WHEN relkind = 'f' THEN 'a foreign table' ELSE 'unlogged' END)

@@ -55,12 +55,12 @@ WITH RECURSIVE {own}, used (class, object) AS (
     ) AS owned (of_class, of_object, owner) ON of_class = class AND of_object = object JOIN pg_roles AS r ON r.oid = owner
     WHERE r.oid < 16384 AND r.oid <> 10
     UNION
-    SELECT coalesce(rolname, 'public'), format('has %s on %s', privilege_type, pg_describe_object(class, object, 0)),
+    SELECT CASE grantee WHEN 0 THEN 'public' ELSE rolname END, format('has %s on %s', privilege_type, pg_describe_object(class, object, 0)),
         (class, object) IN (SELECT class, object FROM own)
     FROM used JOIN (
         SELECT 'pg_namespace'::regclass, oid, nspowner, nspacl FROM pg_namespace
         UNION ALL SELECT 'pg_class'::regclass, oid, relowner, relacl FROM pg_class
-        UNION ALL SELECT 'pg_class'::regclass, attrelid, NULL, attacl FROM pg_attribute WHERE attacl IS NOT NULL
+        UNION ALL SELECT 'pg_class'::regclass, attrelid, NULL, attacl FROM pg_attribute WHERE attacl IS NOT NULL AND NOT attisdropped
     ) AS acls (acl_class, acl_object, acl_owner, acl) ON acl_class = class AND acl_object = object
         CROSS JOIN aclexplode(acl) LEFT JOIN pg_roles AS r ON r.oid = grantee
     WHERE privilege_type IN ('CREATE', 'TRIGGER', 'REFERENCES') AND grantee IS DISTINCT FROM acl_owner

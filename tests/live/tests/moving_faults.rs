@@ -255,6 +255,15 @@ fn only_the_move_can_be_finished(servers: &Servers) {
     assert_eq!(error_of(&mut a, insert).0, "25006");
     assert!(one::<i64>(&mut b, insert) > one(&mut a, "SELECT max(id) FROM insta5.photos"));
     servers.refuses(&["cancel", "5"], "shard 5 is open on b already");
+    // Neither the copy nor the source is missing if its owner has renamed it.
+    for (client, server) in [(&mut a, "a"), (&mut b, "b")] {
+        run(client, "ALTER SCHEMA insta5 RENAME TO other");
+        let renamed = format!("schema insta5 on {server} is called other now: rename it");
+        for command in [&["cancel", "5"][..], &["move", "5", "--to", "b"]] {
+            servers.refuses(command, &renamed);
+        }
+        run(client, "ALTER SCHEMA other RENAME TO insta5");
+    }
     while_closing_is_lost(servers, || {
         servers.refuses(&["move", "5", "--to", "b"], "schema insta5 on a is open, too");
         assert_eq!(servers.placement(), "a");

@@ -205,13 +205,14 @@ fn clean_drops_nothing_that_was_not_moved() {
     }
     users_of_the_old_copy_are_named(&servers);
     what_is_created_while_clean_waits_is_kept(&servers);
-    // As after b was restored from a backup of before the move, without the shard and with it.
-    let mut b = servers.b.connect();
-    run(&mut b, "ALTER SCHEMA insta5 RENAME TO later");
-    let is_kept = "server b has no open copy of shard 5";
-    servers.refuses(&["clean", "5"], is_kept);
-    run(&mut b, "CREATE SCHEMA insta5");
-    servers.refuses(&["clean", "5"], is_kept);
+    // As after b was restored from a backup of before the move, with another schema of this name.
+    let (mut b, mut map) = (servers.b.connect(), servers.map());
+    let copy: String = one(&mut map, "SELECT copy_definition::text FROM shard_map.moves");
+    run(&mut map, "UPDATE shard_map.moves SET copy_definition = '{}'");
+    servers.refuses(&["clean", "5"], "server b has no open copy of shard 5");
+    map.execute("UPDATE shard_map.moves SET copy_definition = $1::text::jsonb", &[&copy]).unwrap();
+    run(&mut b, "ALTER SCHEMA insta5 RENAME TO later; CREATE SCHEMA insta5");
+    servers.refuses(&["clean", "5"], "schema insta5 on b is called later now: rename it");
     run(&mut b, "DROP SCHEMA insta5 CASCADE; ALTER SCHEMA later RENAME TO insta5");
     while_closing_is_lost(&servers, || {
         servers.refuses(&["clean", "5"], "schema insta5 on a is open, too");
@@ -376,7 +377,7 @@ fn row_that_the_copy_lacks_keeps_the_old_copy() {
     servers.refuses(&["clean", "5"], "table insta5.photos has 1000 rows, but the copy on the new server had 999 when it was opened");
     run(&mut b, &format!("INSERT INTO insta5.photos VALUES ({}, 501)", ids[500]));
     // As after b was upgraded, which gives the schema another OID.
-    run(&mut b, "ALTER SCHEMA insta5 RENAME TO other; CREATE SCHEMA insta5");
+    run(&mut b, "DROP SCHEMA insta5 CASCADE; CREATE SCHEMA insta5");
     run(&mut servers.a.connect(), "DROP SCHEMA insta5 CASCADE");
     servers.command(&["clean", "5"]);
 }

@@ -31,6 +31,7 @@ const SCHEMA: &str = "SET client_min_messages = error;
     CREATE TABLE insta5.moods (m insta5.mood PRIMARY KEY) PARTITION BY HASH (m);
     CREATE TABLE insta5.many_moods (m insta5.mood[] PRIMARY KEY, n int[]) PARTITION BY HASH (m);
     CREATE TABLE insta5.no_moods (n int[] PRIMARY KEY, m insta5.mood) PARTITION BY HASH (n);
+    CREATE TABLE insta5.classes (r regclass PRIMARY KEY) PARTITION BY HASH (r); CREATE TABLE insta5.oids (o oid PRIMARY KEY) PARTITION BY HASH (o);
     INSERT INTO pg_extension SELECT 99999, 'pretended', 10, 'insta5'::regnamespace, true, '1', NULL, NULL;
     INSERT INTO pg_depend VALUES ('pg_extension'::regclass, 99999, 0, 'pg_namespace'::regclass, 'insta5'::regnamespace, 0, 'n');
     CREATE TEXT SEARCH CONFIGURATION insta5.members (COPY = simple); ALTER EXTENSION plpgsql ADD TEXT SEARCH CONFIGURATION insta5.members;
@@ -92,7 +93,18 @@ const SCHEMA: &str = "SET client_min_messages = error;
     CREATE ROLE lender; CREATE ROLE lender_fine; CREATE ROLE reader; GRANT USAGE ON SCHEMA insta5 TO lender, lender_fine;
     GRANT SELECT ON insta5.photos TO lender, lender_fine WITH GRANT OPTION; GRANT UPDATE (batch) ON insta5.photos TO lender WITH GRANT OPTION;
     SET ROLE lender; GRANT SELECT, UPDATE (batch) ON insta5.photos TO reader; SET ROLE lender_fine; GRANT SELECT ON insta5.photos TO reader;
-    RESET ROLE; REVOKE USAGE ON SCHEMA insta5 FROM lender";
+    RESET ROLE; REVOKE USAGE ON SCHEMA insta5 FROM lender; GRANT USAGE ON SCHEMA insta5 TO reader;
+    CREATE TABLE insta5.lent (id bigint PRIMARY KEY, dropped int); GRANT SELECT, REFERENCES (dropped) ON insta5.lent TO lender WITH GRANT OPTION;
+    SET ROLE lender_fine; RESET ROLE; ALTER TABLE insta5.lent DROP dropped; GRANT DELETE ON insta5.lent TO lender_fine WITH GRANT OPTION;
+    SET ROLE lender_fine; GRANT DELETE ON insta5.lent TO reader WITH GRANT OPTION; SET ROLE reader; GRANT DELETE ON insta5.lent TO PUBLIC; RESET ROLE;
+    GRANT DELETE ON insta5.lent TO reader WITH GRANT OPTION; SET ROLE lender_fine; REVOKE DELETE ON insta5.lent FROM reader; RESET ROLE;
+
+    CREATE TYPE insta5.named AS RANGE (subtype = int); ALTER TYPE insta5.named RENAME TO renamed;
+    CREATE TYPE apart AS RANGE (subtype = int); ALTER TYPE apart SET SCHEMA insta5;
+    CREATE TYPE insta5.closed AS RANGE (subtype = int); REVOKE EXECUTE ON FUNCTION insta5.closed(int, int) FROM PUBLIC;
+    REVOKE USAGE ON TYPE insta5.likes FROM PUBLIC; REVOKE USAGE ON TYPE insta5.sizes FROM PUBLIC; GRANT USAGE ON TYPE insta5.sizes TO PUBLIC;
+    CREATE TABLE insta5.ranges (id bigint PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE insta5.leaving PARTITION OF insta5.ranges DEFAULT;
+    UPDATE pg_inherits SET inhdetachpending = true WHERE inhrelid = 'insta5.leaving'::regclass";
 
 /// How the message of each obstacle begins, the statement with which it ends, and what that
 /// statement needs first.
@@ -116,8 +128,8 @@ const CASES: &str = r#"
     operator class insta5.ints for access method btree belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP OPERATOR CLASS insta5.ints USING btree | SELECT
     table insta5.members belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP TABLE insta5.members | SELECT
     type insta5.members_type belongs to extension plpgsql, so a move would leave it behind | ALTER EXTENSION plpgsql DROP TYPE insta5.members_type | SELECT
-    the partitions of insta5.moods depend on a hash of enum values, which is another one on each server | partition it in another way | DROP TABLE insta5.moods
-    the partitions of insta5.many_moods depend on a hash of enum values, which is another one on each server | partition it in another way | DROP TABLE insta5.many_moods
+    the partitions of insta5.moods depend on a hash of enum values or of OIDs such as regclass, which is another one on each server | partition it in another way | DROP TABLE insta5.moods
+    the partitions of insta5.many_moods depend on a hash of enum values or of OIDs such as regclass, which is another one on each server | partition it in another way | DROP TABLE insta5.many_moods
     table insta5.generated has no primary key or replica identity that is valid, not deferrable and without | add a unique index without generated columns, and set REPLICA IDENTITY USING INDEX | CREATE UNIQUE INDEX generated_id ON insta5.generated (id); ALTER TABLE insta5.generated ALTER id SET NOT NULL, REPLICA IDENTITY USING INDEX generated_id
     table insta5.generated_full has REPLICA IDENTITY FULL and generated columns | add a unique index without generated columns, and set REPLICA IDENTITY USING INDEX | CREATE UNIQUE INDEX generated_full_id ON insta5.generated_full (id); ALTER TABLE insta5.generated_full REPLICA IDENTITY USING INDEX generated_full_id
     constraint positive of insta5.counter is NOT VALID, so the copy could reject rows: in a session of role postgres, | ALTER TABLE insta5.counter VALIDATE CONSTRAINT positive | UPDATE insta5.counter SET value = 1
@@ -140,6 +152,14 @@ const CASES: &str = r#"
     rule too of insta5.counter is enabled for the replication, too | ALTER TABLE insta5.counter ENABLE RULE too | SELECT
     role lender has granted SELECT on TABLE insta5.photos to reader, and lacks USAGE on schema insta5 | GRANT USAGE ON SCHEMA insta5 TO lender | SELECT
     role lender has granted UPDATE (batch) on TABLE insta5.photos to reader, and lacks USAGE | GRANT USAGE ON SCHEMA insta5 TO lender | SELECT
+    role reader has granted DELETE on TABLE insta5.lent to public before it got its present grant option | revoke it, and grant it again | SET ROLE reader; REVOKE DELETE ON insta5.lent FROM PUBLIC; GRANT DELETE ON insta5.lent TO PUBLIC; RESET ROLE
+    the partitions of insta5.classes depend on a hash of enum values or of OIDs | partition it in another way | DROP TABLE insta5.classes
+    the privileges on the row type of insta5.likes would be lost | GRANT USAGE ON TYPE insta5.likes TO PUBLIC | SELECT
+    the privileges on insta5.closed(integer,integer) of a range type would be lost | GRANT EXECUTE ON FUNCTION insta5.closed(integer,integer) TO PUBLIC | SELECT
+    function insta5.named(integer,integer) of range type insta5.renamed would have the name of that type: as a superuser, | ALTER FUNCTION insta5.named(integer,integer) RENAME TO renamed | SELECT
+    function insta5.named(integer,integer,text) of range type insta5.renamed would have the name of that type: as a superuser, | ALTER FUNCTION insta5.named(integer,integer,text) RENAME TO renamed | SELECT
+    types insta5.apart and public.apart_multirange are not both in schema insta5 | ALTER TYPE public.apart_multirange SET SCHEMA insta5 | SELECT
+    partition insta5.leaving is about to be detached | ALTER TABLE insta5.ranges DETACH PARTITION insta5.leaving FINALIZE | SELECT
     table insta5.counter receives rows by subscription feed | DROP SUBSCRIPTION feed | SELECT
     server a has 1 of 10 max_replication_slots left, but a move needs 2 | increase max_replication_slots | SELECT
     server b copies no tables, since max_sync_workers_per_subscription is 0 | ALTER SYSTEM RESET max_sync_workers_per_subscription | SELECT
@@ -348,17 +368,19 @@ fn check_types_that_differ(servers: &Servers) {
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
     let create = "CREATE SCHEMA com; CREATE TYPE com.fees AS (amount int, fee int); CREATE DOMAIN com.price AS numeric(10,2);
         CREATE TYPE com.mood AS ENUM ('a'); CREATE TYPE com.unused AS (n int); CREATE TYPE com.span AS RANGE (subtype = com.price);
-        CREATE TYPE com.bill AS (fees com.fees[], spans com.span_multirange)";
+        CREATE TYPE com.bill AS (fees com.fees[], spans com.span_multirange); CREATE TYPE com.columns AS (a int, b numeric(10,4))";
     run(&mut a, create);
     run(
         &mut a,
         "CREATE TABLE insta5.bills (id int PRIMARY KEY, bill com.bill, mood com.mood);
          CREATE VIEW insta5.fees AS SELECT (bill).fees FROM insta5.bills;
+         CREATE TABLE insta5.typed OF com.columns (PRIMARY KEY (a));
          CREATE FUNCTION insta5.uses(com.unused) RETURNS int RETURN 1",
     );
     let other = create
         .replace("amount int, fee int", "fee int, amount int")
         .replace("numeric(10,2)", "numeric(10,0)")
+        .replace("numeric(10,4)", "numeric(10,1)")
         .replace("'a'", "'a', 'b'")
         .replace("n int", "n bigint");
     run(&mut b, &other);
@@ -369,10 +391,12 @@ fn check_types_that_differ(servers: &Servers) {
             "type com.fees, {used_by}, is (fee integer, amount integer) on b, so values could change: make it the same as here, (amount integer, fee integer)"
         ),
         format!("type com.price, {used_by}, is (numeric(10,0)) on b"),
+        "type com.columns, needed for table insta5.typed, is (a integer, b numeric(10,1)) on b"
+            .into(),
     ] {
         assert!(said.contains(&reason), "{reason}: {said}");
     }
-    assert_eq!(said.matches("values could change").count(), 2, "{said}");
+    assert_eq!(said.matches("values could change").count(), 3, "{said}");
     run(&mut b, &format!("DROP SCHEMA com CASCADE; {create}"));
     servers.command(&["check", "5", "--to", "b"]);
 }
