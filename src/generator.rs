@@ -17,8 +17,6 @@ use crate::shard::lookup;
 use instagram_id_core::epoch::{Epoch, US_PER_MS};
 use instagram_id_core::hlc::{self, Run, WARN_AHEAD_MS, Wait};
 use instagram_id_core::layout::{self, Shard};
-use pgrx::PgLogLevel;
-use pgrx::pg_sys::panic::ErrorReport;
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -195,7 +193,7 @@ pub fn warn_if_ahead(shard: Shard, epoch: Epoch, last_value: i64) {
     let ahead_us = epoch.at() + hlc::ms_of(last_value) * US_PER_MS - names::now();
     if ahead_us > WARN_AHEAD_MS * US_PER_MS {
         let (shard, ahead) = (shard.number(), names::duration(ahead_us / 1_000_000));
-        ErrorReport::from(Error::ShardIsAhead { shard, ahead }).report(PgLogLevel::WARNING);
+        Error::ShardIsAhead { shard, ahead }.warn();
     }
 }
 
@@ -210,5 +208,5 @@ fn warn_once(sequence: IdSequence, run: Run) {
         return;
     }
     let (name, ahead) = (names::relation(sequence.oid), names::duration(ahead_ms / 1000));
-    ErrorReport::from(Error::SequenceIsAhead { name, ahead }).report(PgLogLevel::WARNING);
+    Error::SequenceIsAhead { name, ahead }.warn();
 }

@@ -17,8 +17,7 @@ use crate::shard::definition::Definition;
 use crate::shard::trust::{self, Trust};
 use instagram_id_core::hlc::FIRST_DAY_MS;
 use instagram_id_core::layout;
-use pgrx::PgLogLevel;
-use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
+use pgrx::pg_sys::{self, Oid};
 
 /// An epoch that only the caller gives is accepted if, counted from it, the newest id is at most an
 /// hour old or a minute ahead. A wrong time zone would shift the time by an hour or more.
@@ -161,12 +160,12 @@ impl Adoption {
         if catalog::relation(sequence).is_some_and(|relation| relation.schema != schema) {
             let (name, schema) = (names::relation(sequence), names::schema(schema));
             let warning = Error::SequenceElsewhere { name, schema };
-            ErrorReport::from(warning).report(PgLogLevel::WARNING);
+            warning.warn();
         }
         if let Some(column) = self.columns.iter().find(|column| !column.is_bigint) {
             let shard = self.parts.shard.number();
             let warning = Error::KeysNotRead { column: column.qualified(), shard };
-            ErrorReport::from(warning).report(PgLogLevel::WARNING);
+            warning.warn();
         }
         announce_ignored_defaults(sequence);
     }
@@ -190,8 +189,7 @@ impl Adoption {
                 && self.check_claims(*id, column).is_err()
             {
                 let (column, function) = (column.clone(), names::function(self.function.oid));
-                ErrorReport::from(Error::ClaimNotCompared { column, function })
-                    .report(PgLogLevel::WARNING);
+                Error::ClaimNotCompared { column, function }.warn();
             }
         }
         check_not_ahead(newest.as_ref(), self.sequence, KEY_AHEAD_MAX_MS)?;
@@ -246,6 +244,6 @@ pub fn announce_ignored_defaults(sequence: Oid) {
         let (name, owner) = (names::relation(sequence), names::role(table.owner));
         let (count, column) = (ignored.len(), first.qualified());
         let notice = Error::DefaultsIgnored { name, count, column, owner };
-        ErrorReport::from(notice).report(PgLogLevel::NOTICE);
+        notice.notice();
     }
 }

@@ -265,8 +265,7 @@ fn check_not_used_by_number(
     let (shard, name) = (definition.shard.number(), column.qualified());
     if counting.is_empty() {
         let count = others.len();
-        ErrorReport::from(Error::WasUsedByNumber { shard, column: name, count })
-            .report(PgLogLevel::NOTICE);
+        Error::WasUsedByNumber { shard, column: name, count }.notice();
         return Ok(());
     }
     let table = catalog::relation(column.table);

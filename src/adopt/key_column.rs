@@ -20,8 +20,7 @@ use crate::shard::trust::Trust;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::State;
 use instagram_id_core::layout::Shard;
-use pgrx::PgLogLevel;
-use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
+use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal, quote_qualified_identifier};
 
 /// A bigint column with keys that `adopt_table` can continue.
@@ -162,7 +161,7 @@ impl KeyColumn {
             }
             if let Some(by) = repeating(*oid, false, &going_on) {
                 let notice = Error::KeyRepeatedByOther { sequence: sequence(), by };
-                ErrorReport::from(notice).report(PgLogLevel::NOTICE);
+                notice.notice();
             }
         }
         Ok(())

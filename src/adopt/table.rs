@@ -25,7 +25,6 @@ use crate::shard::lookup;
 use crate::shard::trust::Trust;
 use instagram_id_core::hlc::VALUES_PER_MS;
 use instagram_id_core::layout::{self, Shard};
-use pgrx::PgLogLevel;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::quote_identifier;
@@ -191,7 +190,7 @@ fn announce_below(column: &Column, definition: &Definition, own_schema: Oid) {
     if let Some(first) = below.first() {
         let (below, count) = (names::relation(*first), below.len());
         let kept = Error::BelowKept { below, table: names::relation(column.table), count };
-        ErrorReport::from(kept).report(PgLogLevel::NOTICE);
+        kept.notice();
     }
 }
 

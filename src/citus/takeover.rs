@@ -65,9 +65,7 @@ use instagram_id_core::copy::{
     Attempt, CopyState, HolderProblem, LastHolder, Stage, check_last_holders, floor_above,
     floor_without_holder, unreported_holders,
 };
-use pgrx::PgLogLevel;
 use pgrx::pg_sys::Oid;
-use pgrx::pg_sys::panic::ErrorReport;
 use std::time::{Duration, Instant};
 
 /// The maximum of the random pause before an attempt is repeated because another node has
@@ -185,7 +183,7 @@ fn in_turn(
         if let Some(result) = locks::with_locks_beside(&oids, record) {
             let mut left = result?;
             for warning in left.warnings.drain(..) {
-                ErrorReport::from(warning).report(PgLogLevel::WARNING);
+                warning.warn();
             }
             return Ok(left);
         }

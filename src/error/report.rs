@@ -24,6 +24,18 @@ impl Error {
         if detail.is_empty() { message } else { detail }
     }
 
+    /// Reports a WARNING.
+    #[track_caller]
+    pub fn warn(self) {
+        ErrorReport::from(self).report(PgLogLevel::WARNING);
+    }
+
+    /// Reports a NOTICE.
+    #[track_caller]
+    pub fn notice(self) {
+        ErrorReport::from(self).report(PgLogLevel::NOTICE);
+    }
+
     /// Message, DETAIL and HINT in one line.
     pub fn in_one_line(&self) -> String {
         let (_, [message, detail, hint]) = self.texts();

@@ -166,14 +166,14 @@ fn warn_left(shard: Shard, owners: impl Iterator<Item = Oid>) {
     let roles: Vec<_> = owners.map(names::role).collect();
     if !roles.is_empty() {
         let left = Error::ConvertsTablesOfOneRole { shard: shard.number(), roles };
-        ErrorReport::from(left).report(PgLogLevel::WARNING);
+        left.warn();
     }
 }
 
 /// A WARNING: the column keeps its default.
 fn warn_kept(column: &Column, why: WhyKept) {
     let column = column.qualified();
-    ErrorReport::from(Error::DefaultKept { column, why }).report(PgLogLevel::WARNING);
+    Error::DefaultKept { column, why }.warn();
 }
 
 /// Does the same for a table that the present statement has created, whose schema's `next_id()` is

@@ -20,8 +20,7 @@ use crate::sequence::placement;
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::layout::Shard;
-use pgrx::PgLogLevel;
-use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
+use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 use pgrx::spi::quote_identifier;
 
@@ -134,5 +133,5 @@ fn warn(table: Oid, name: &str, shard: Shard, cause: &str) {
         shard: shard.number(),
         cause: cause.to_owned(),
     };
-    ErrorReport::from(kept).report(PgLogLevel::WARNING);
+    kept.warn();
 }

@@ -12,7 +12,7 @@ use crate::sequence::{CopyPolicy, IdSequence};
 use crate::shard::definition;
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::{self, Shard};
-use pgrx::pg_sys::{Oid, panic::ErrorReport};
+use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 use std::cell::Cell;
 
@@ -130,6 +130,6 @@ thread_local! {
 fn warn_if_shard_exists(group: Shard) {
     CHECKED_GROUP.set(Some(group));
     if !matches!(definition::find(group), Ok(None)) {
-        ErrorReport::from(Error::GroupIsShard(group.number())).report(PgLogLevel::WARNING);
+        Error::GroupIsShard(group.number()).warn();
     }
 }

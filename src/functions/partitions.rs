@@ -379,8 +379,7 @@ impl Parent {
     fn announce_unfinished(&self) {
         for partition in partitions::being_detached(self.oid) {
             let (partition, table) = (names::relation(partition), names::relation(self.oid));
-            ErrorReport::from(Error::DetachUnfinished { partition, table })
-                .report(PgLogLevel::NOTICE);
+            Error::DetachUnfinished { partition, table }.notice();
         }
     }
 

@@ -84,7 +84,7 @@ fn create_shard(
         match found {
             Found::Complete(schema) => {
                 trust.announce(shard, schema);
-                ErrorReport::from(Error::ShardKept(shard.number())).report(PgLogLevel::NOTICE);
+                Error::ShardKept(shard.number()).notice();
                 return Ok(Regnamespace(schema));
             }
             Found::Incomplete(incomplete) => {

@@ -112,34 +112,29 @@ fn has_privilege(class: Oid, object: Oid, role: Oid, privilege: u32) -> bool {
 
 /// Whether the role owns the schema or has its owner's privileges.
 pub fn owns_schema(schema: Oid, role: Oid) -> bool {
-    // SAFETY: as for `has_privilege`.
-    unsafe {
-        #[cfg(feature = "pg15")]
-        {
-            pg_sys::pg_namespace_ownercheck(schema, role)
-        }
-        #[cfg(not(feature = "pg15"))]
-        {
-            pg_sys::object_ownercheck(pg_sys::NamespaceRelationId, schema, role)
-        }
-    }
+    owns(pg_sys::NamespaceRelationId, schema, role)
 }
 
 /// Whether the role owns this database or has its owner's privileges, as pg_database_owner does.
 pub fn owns_database(role: Oid) -> bool {
-    if role == pg_sys::ROLE_PG_DATABASE_OWNER.into() {
-        return true;
-    }
-    // SAFETY: a catalog lookup.
+    // SAFETY: reads a variable of the backend.
+    let database = unsafe { pg_sys::MyDatabaseId };
+    role == pg_sys::ROLE_PG_DATABASE_OWNER.into()
+        || owns(pg_sys::DatabaseRelationId, database, role)
+}
+
+/// Whether the role owns a schema or a database, which `class` says, or has its owner's privileges.
+fn owns(class: Oid, object: Oid, role: Oid) -> bool {
+    // SAFETY: as for `has_privilege`.
     unsafe {
         #[cfg(feature = "pg15")]
-        {
-            pg_sys::pg_database_ownercheck(pg_sys::MyDatabaseId, role)
+        match class {
+            pg_sys::NamespaceRelationId => pg_sys::pg_namespace_ownercheck(object, role),
+            pg_sys::DatabaseRelationId => pg_sys::pg_database_ownercheck(object, role),
+            other => unreachable!("owners of objects of class {other}"),
         }
         #[cfg(not(feature = "pg15"))]
-        {
-            pg_sys::object_ownercheck(pg_sys::DatabaseRelationId, pg_sys::MyDatabaseId, role)
-        }
+        pg_sys::object_ownercheck(class, object, role)
     }
 }
 
@@ -159,16 +154,16 @@ pub fn schema_owner(schema: Oid) -> Option<Oid> {
     }
 }
 
-/// A field of the row with that OID in a catalog; `None` if there is no such row.
+/// What `field` takes from the row with that OID in a catalog; `None` if there is no such row.
 ///
 /// # Safety
 ///
 /// `Row` must be the type of the cache's rows, and its key an OID.
-unsafe fn field_of<Row>(
+unsafe fn field_of<Row, T>(
     cache: pg_sys::SysCacheIdentifier::Type,
     oid: Oid,
-    field: fn(&Row) -> Oid,
-) -> Option<Oid> {
+    field: fn(&Row) -> T,
+) -> Option<T> {
     // SAFETY: promised by the caller.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(cache as c_int, oid.into());
@@ -282,26 +277,21 @@ pub struct Relation {
 /// A relation by its OID.
 pub fn relation(oid: Oid) -> Option<Relation> {
     const CACHE: pg_sys::SysCacheIdentifier::Type = pg_sys::SysCacheIdentifier::RELOID;
-    // SAFETY: the tuple is valid until it is released.
+    let relation = |row: &pg_sys::FormData_pg_class| Relation {
+        schema: row.relnamespace,
+        owner: row.relowner,
+        is_sequence: row.relkind as u8 == pg_sys::RELKIND_SEQUENCE,
+        is_partitioned: row.relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE,
+        is_partition: row.relispartition,
+        is_temporary: row.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP,
+        is_foreign: row.relkind as u8 == pg_sys::RELKIND_FOREIGN_TABLE,
+        may_have_children: row.relhassubclass,
+        access_method: row.relam,
+        tablespace: row.reltablespace,
+    };
+    // SAFETY: the cache has rows of this catalog.
     unsafe {
-        let tuple = pg_sys::SearchSysCache1(CACHE as c_int, oid.into());
-        if tuple.is_null() {
-            return None;
-        }
-        let row = &*pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_class>();
-        let relation = Relation {
-            schema: row.relnamespace,
-            owner: row.relowner,
-            is_sequence: row.relkind as u8 == pg_sys::RELKIND_SEQUENCE,
-            is_partitioned: row.relkind as u8 == pg_sys::RELKIND_PARTITIONED_TABLE,
-            is_partition: row.relispartition,
-            is_temporary: row.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP,
-            is_foreign: row.relkind as u8 == pg_sys::RELKIND_FOREIGN_TABLE,
-            may_have_children: row.relhassubclass,
-            access_method: row.relam,
-            tablespace: row.reltablespace,
-        };
-        pg_sys::ReleaseSysCache(tuple);
+        let relation = field_of(CACHE, oid, relation)?;
         drop_from_syscache(CACHE, oid);
         Some(relation)
     }

@@ -221,7 +221,7 @@ pub fn is_no_citus_shard() -> &'static str {
 /// Whether new tables of a schema are distributed with it.
 pub fn is_distributed(schema: Oid) -> bool {
     let query = "SELECT true FROM pg_dist_schema WHERE schemaid = $1";
-    catalog::has_citus() && guc::with(guc::OWN_SETTINGS, || has_row(query, &[schema.into()]))
+    !of_citus(query, &[schema.into()], |row| row.get::<bool>(1)).is_empty()
 }
 
 /// The functions among these that the nodes of a distributed schema do not have. Citus creates
@@ -231,19 +231,15 @@ pub fn functions_not_copied(schema: Oid, functions: impl Iterator<Item = Oid>) -
         return vec![];
     }
     let query = "SELECT objid FROM pg_dist_object WHERE classid = 'pg_proc'::regclass";
-    let copied: Vec<Oid> = guc::with(guc::OWN_SETTINGS, || select(query, &[], |row| row.get(1)));
+    let copied: Vec<Oid> = of_citus(query, &[], |row| row.get(1));
     functions.filter(|function| !copied.contains(function)).collect()
 }
 
 /// The first of these tables whose rows Citus stores in other tables.
 pub fn first_distributed(tables: impl Iterator<Item = Oid>) -> Option<Oid> {
-    if !catalog::has_citus() {
-        return None;
-    }
     let query = "SELECT logicalrelid::oid FROM pg_dist_partition WHERE logicalrelid = ANY ($1) ORDER BY 1 LIMIT 1";
-    let tables = [tables.collect::<Vec<Oid>>().into()];
-    let first = guc::with(guc::OWN_SETTINGS, || select(query, &tables, |row| row.get(1)));
-    first.into_iter().next()
+    let tables = tables.collect::<Vec<Oid>>();
+    of_citus(query, &[tables.into()], |row| row.get(1)).pop()
 }
 
 /// Whether Citus itself has opened this session, such as to create a table of another node here.
@@ -353,15 +349,12 @@ pub fn rows_of(table: Oid) -> (RowPlacement, Oid) {
 
 /// Every node of the cluster in use, in the order of their groups.
 pub fn nodes() -> Vec<Node> {
-    if !catalog::has_citus() {
-        return vec![];
-    }
     let query = "SELECT nodename::text, nodeport, groupid FROM pg_dist_node
          WHERE noderole = 'primary' AND isactive AND nodecluster = current_setting('citus.cluster_name')
          ORDER BY groupid";
-    let node =
-        |row: &Row<'_>| Some(Node { host: row.get(1)?, port: row.get(2)?, group: row.get(3)? });
-    guc::with(guc::OWN_SETTINGS, || select(query, &[], node))
+    of_citus(query, &[], |row| {
+        Some(Node { host: row.get(1)?, port: row.get(2)?, group: row.get(3)? })
+    })
 }
 
 /// The node of a group, if it is in use.
@@ -382,10 +375,13 @@ pub fn is_disabled(group: i32) -> bool {
 
 fn has_node(condition: &str, group: i32) -> bool {
     let query = format!("SELECT true FROM pg_dist_node WHERE {condition}");
-    catalog::has_citus() && guc::with(guc::OWN_SETTINGS, || has_row(&query, &[group.into()]))
+    !of_citus(&query, &[group.into()], |row| row.get::<bool>(1)).is_empty()
 }
 
-/// Whether a query returns a row.
-fn has_row(query: &str, arguments: &[DatumWithOid]) -> bool {
-    !select(query, arguments, |row| row.get::<bool>(1)).is_empty()
+/// The rows of a query of Citus's catalogs; none without Citus.
+fn of_citus<T>(query: &str, arguments: &[DatumWithOid], row: impl Fn(&Row) -> Option<T>) -> Vec<T> {
+    if !catalog::has_citus() {
+        return vec![];
+    }
+    guc::with(guc::OWN_SETTINGS, || select(query, arguments, row))
 }

@@ -15,8 +15,6 @@ use crate::shard::trust::{self, Object, Trust};
 use instagram_id_core::epoch::Epoch;
 use instagram_id_core::hlc::{self, FIRST_DAY_MS, VALUE_MAX};
 use instagram_id_core::layout::Shard;
-use pgrx::PgLogLevel;
-use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::{quote_identifier, quote_literal};
 use std::ffi::CString;
@@ -140,8 +138,7 @@ impl ShardParts {
         })?;
         if left.is_some() && existing_sequence == Oid::INVALID {
             let (shard, sequence) = (self.shard.number(), names::relation(sequence));
-            ErrorReport::from(Error::SequenceReplaced { shard, sequence })
-                .report(PgLogLevel::WARNING);
+            Error::SequenceReplaced { shard, sequence }.warn();
         }
         // SAFETY: this transaction created them above.
         unsafe {

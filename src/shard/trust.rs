@@ -24,8 +24,7 @@ use crate::pg::catalog::{self, Function, Relation};
 use crate::pg::names;
 use crate::shard::definition::Definition;
 use instagram_id_core::layout::Shard;
-use pgrx::PgLogLevel;
-use pgrx::pg_sys::{Oid, panic::ErrorReport};
+use pgrx::pg_sys::Oid;
 
 /// A part of a shard.
 #[derive(Clone, Copy)]
@@ -191,14 +190,14 @@ impl Trust {
         if self.schema != SchemaTrust::ByRights && !self.has_owner_with_rights(schema) {
             let owner = owner_of(schema);
             let trusted = Error::OwnerTrusted { shard, owner, object: format!("schema {name}") };
-            ErrorReport::from(trusted).report(PgLogLevel::NOTICE);
+            trusted.notice();
         }
         let is_new =
             |owner: &Oid| Some(*owner) != of_schema && !catalog::has_rights_of(*owner, self.role);
         if let Some(owner) = self.named_owner.filter(is_new) {
             let owner = names::role(owner);
             let trusted = Error::OwnerTrusted { shard, owner, object: "the function".into() };
-            ErrorReport::from(trusted).report(PgLogLevel::NOTICE);
+            trusted.notice();
         }
     }
 }
