@@ -655,7 +655,8 @@ errors! {
     /// `unadopt_shard()` is called for a shard without an original.
     NotAdopted { shard: u16, schema: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "shard {shard} was not adopted",
-        detail("Schema {schema} has no original to restore.");
+        detail("Schema {schema} has no original to restore."),
+        hint("If a function generates ids in the original way again, adopt it again first.");
 
     /// `unadopt_shard()` would drop the definition of a shard that a column names by its number.
     UsedByNumber { shard: u16, column: String, owner: String } => ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,

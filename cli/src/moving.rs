@@ -205,11 +205,17 @@ impl<'a> Moving<'a> {
         Ok(Moving { map, output, source, target, is_checked: false, snapshot: None })
     }
 
-    /// Collects the facts that determine the next step. Queries the servers only in stage `Begun`:
-    /// in all other stages the map is sufficient.
+    /// Collects the facts that determine the next step. In other stages than `Begun` the map is
+    /// sufficient.
     fn look(&self, stage: MoveStage) -> Result<MoveState> {
-        if stage == MoveStage::Begun {
-            self.require_names()?;
+        if matches!(stage, MoveStage::Begun | MoveStage::Switched)
+            && let Err(cause) = self.require_names()
+        {
+            // An interrupted cutover, which records the sequences first, can have left the source
+            // closed.
+            let may_be_stopped = stage == MoveStage::Begun
+                && matches!(self.map.recorded(self.source.shard, "sequences"), Ok(Some(_)));
+            return Err(self.stopped_if(may_be_stopped, cause));
         }
         let mut seen = MoveState {
             stage,
@@ -238,7 +244,7 @@ impl<'a> Moving<'a> {
             if let Some(name) = server.other_name(&recorded)? {
                 let Server { schema, name: on, .. } = server;
                 fail!(
-                    "schema {schema} on {on} is called {name} now: rename it, and run this again"
+                    "schema {schema} on {on} is called {name} now: rename it to {schema}, and run this again"
                 );
             }
         }

@@ -63,10 +63,12 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
         .context(problem)?;
     let created = objects(&session, source).context(problem)?;
     if let Some(lost) = dump.objects.difference(&created).next() {
-        fail!(
-            "{}: its dump does not create {lost}; drop it, and create it again after the move",
-            problem()
-        );
+        let way_out = if lost.starts_with("column ") {
+            "make the types of both servers the same"
+        } else {
+            "drop it, and create it again after the move"
+        };
+        fail!("{}: its dump does not create {lost}; {way_out}", problem());
     }
     // Before the lock, which changes those of a role that is no superuser.
     let privileges = privileges(&session, source, &dump.has_maintain).context(problem)?;

@@ -95,7 +95,7 @@ pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted
         }
         match sequence_of(&function, definition, own_schema) {
             Some(sequence) => adopted.push(Adopted { function, kept, sequence }),
-            None if read_original(&function).is_ok() => {
+            None if read_original(&function).is_ok() && is_no_longer_used(&kept) => {
                 let function = names::function(function.oid);
                 return Err(Error::AdoptedReplaced { function, shard });
             }
@@ -108,6 +108,13 @@ pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted
     }
     adopted.sort_by_key(|one| one.sequence != definition.sequence);
     Ok(adopted)
+}
+
+/// Whether a kept original generates no ids, since its sequence is closed to `nextval()`. A name
+/// may no longer show the sequence.
+fn is_no_longer_used(kept: &Function) -> bool {
+    let named = read_original(kept).ok().and_then(|original| original.sequence);
+    named.and_then(|named| sequence_named(&named)).is_none_or(is_closed_to_nextval)
 }
 
 /// The clock from which the function generates ids of the shard, if it does.

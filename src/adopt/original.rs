@@ -278,7 +278,8 @@ fn original_among(
 
 /// The error for a shard that has no function to adopt.
 fn adopted_already(existing: &Definition, own_schema: Oid) -> Error {
-    let is_adopted = adopted::functions(existing, own_schema).is_ok();
+    let adopted = adopted::functions(existing, own_schema);
+    let is_adopted = !matches!(adopted, Err(Error::NotAdopted { .. }));
     let (shard, schema) = (existing.shard.number(), names::schema(existing.schema));
     match adopted::kept_alone(existing) {
         Some((kept, name)) if !is_adopted => {

@@ -88,7 +88,7 @@ impl Example for &'static str {
             ("PartOfAnother.kind" | "OriginalTemporary.kind", Values::Typical) => "function",
             ("PartOfAnother.kind" | "OriginalTemporary.kind", Values::Others) => "sequence",
             ("NotTable.kind", Values::Typical) => "a view",
-            ("NotTable.kind", Values::Others) => "a foreign table",
+            ("NotTable.kind", Values::Others) => "a foreign partition",
             ("ShardDiffers.what", _) => "schema",
             ("Null.argument", Values::Typical) => "shard",
             (field, _)

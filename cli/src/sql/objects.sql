@@ -1,8 +1,8 @@
 -- The objects of the schema $1 which its dump creates, their comments, and the columns of its tables
 -- with their types. Left out are those that PostgreSQL creates for others, with names of its own:
--- triggers of foreign keys, TOAST tables and inherited constraints; indexes that are not valid; default privileges, which any role can change all
--- the time; constraints NOT NULL, which are objects from PostgreSQL 18 on; and comments on constraints,
--- since pg_dump writes none for an inherited one.
+-- triggers of foreign keys, TOAST tables and inherited constraints; indexes that are not valid; default
+-- privileges, which any role can change all the time; constraints NOT NULL, which are objects from
+-- PostgreSQL 18 on; and comments on constraints, since pg_dump writes none for an inherited one.
 WITH RECURSIVE {own}, parts (class, object, part, kind) AS (
     SELECT class, object, 0, NULL FROM own
     UNION ALL

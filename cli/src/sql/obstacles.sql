@@ -152,20 +152,17 @@ UNION ALL
 -- pg_dump writes the grants in the order in which they are stored.
 SELECT format('role %I has granted %s on %s to %s before it got its present grant option, so the grant could not be repeated: revoke it, and grant it again',
               rolname, privilege_type || suffix, object, coalesce(nullif(grantee, 0)::regrole::text, 'public'))
-FROM acls CROSS JOIN aclexplode(acl) WITH ORDINALITY AS g (grantor, grantee, privilege_type, is_grantable, n) JOIN pg_roles AS r ON r.oid = grantor
+FROM acls AS a CROSS JOIN aclexplode(acl) WITH ORDINALITY AS g (grantor, grantee, privilege_type, is_grantable, n) JOIN pg_roles AS r ON r.oid = grantor
 WHERE grantor <> owner AND NOT EXISTS (
-    SELECT FROM aclexplode(acl) WITH ORDINALITY AS e (grantor, grantee, privilege_type, is_grantable, n)
-    WHERE e.grantee = g.grantor AND e.privilege_type = g.privilege_type AND e.is_grantable AND e.n < g.n)
+    -- That on a column can also come from the table, whose grants come first.
+    SELECT FROM acls AS before CROSS JOIN aclexplode(before.acl) WITH ORDINALITY AS e (grantor, grantee, privilege_type, is_grantable, n)
+    WHERE before.object = a.object AND e.grantee = g.grantor AND e.privilege_type = g.privilege_type AND e.is_grantable
+        AND (before.suffix = a.suffix AND e.n < g.n OR before.suffix = '' AND a.suffix <> ''))
 UNION ALL
--- Nor does pg_dump write what follows.
+-- pg_dump leaves these out.
 SELECT format('the privileges on the row type of %s would be lost: revoke those of other roles, and GRANT USAGE ON TYPE %1$s TO PUBLIC', t.oid::regtype)
 FROM pg_type AS t JOIN pg_class AS c ON c.oid = typrelid CROSS JOIN acldefault('T', typowner) AS d
 WHERE typnamespace = quote_ident($1::text)::regnamespace AND relkind <> 'c' AND NOT (coalesce(typacl, d) @> d AND d @> coalesce(typacl, d))
-UNION ALL
-SELECT format('the privileges on %s of a range type would be lost: revoke those of other roles, and GRANT EXECUTE ON FUNCTION %1$s TO PUBLIC', p.oid::regprocedure)
-FROM pg_proc AS p JOIN pg_depend ON classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'i' AND refclassid = 'pg_type'::regclass
-    CROSS JOIN acldefault('f', proowner) AS d
-WHERE pronamespace = quote_ident($1::text)::regnamespace AND NOT (coalesce(proacl, d) @> d AND d @> coalesce(proacl, d))
 UNION ALL
 SELECT format('function %s of range type %s would have the name of that type: as a superuser, ALTER FUNCTION %1$s RENAME TO %3$I', p.oid::regprocedure, t.oid::regtype,
               CASE WHEN prorettype = t.oid THEN t.typname ELSE m.typname END)

@@ -148,7 +148,7 @@ SELECT insta528.next_id() > :newest AS next_is_above;
 BEGIN;
 SELECT shard FROM adopt_shard(528);
 SELECT advance_shard(528, make_id(clock_timestamp() + interval '50 s', 528, 0, '2020-01-01')) > 0 AS advanced;
-SELECT state FROM raises('SELECT unadopt_shard(528)');
+SELECT state, regexp_replace(message, '\d+ s', 'N s') AS message FROM raises('SELECT unadopt_shard(528)');
 ROLLBACK;
 -- Adopted again after a migration while it is ahead of the clock, it does not go back: its last ids may be in no table.
 BEGIN;

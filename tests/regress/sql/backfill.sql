@@ -103,7 +103,6 @@ SELECT raises('SELECT backfill_id(now(), 5)');
 CREATE OPERATOR @@@ (LEFTARG = timestamptz, RIGHTARG = int, FUNCTION = backfill_id);
 SELECT raises($$SELECT timestamptz '2020-01-01+00' @@@ 5$$);
 
-
 -- A time in whole seconds has ids for 1,024,000 rows of a shard: 1,024 in each millisecond.
 CREATE TABLE whole_seconds AS SELECT n, timestamptz '2020-01-01+00' + n / 5000 * interval '1 s' AS time FROM generate_series(0, 14999) AS n;
 SELECT count(DISTINCT id), bool_and(date_trunc('second', id_time(id)) = time) AS same_second, max(id_time(id) - time), bool_and(before IS NULL OR before < id) AS in_order

@@ -181,7 +181,6 @@ SELECT * FROM partitions($$EXECUTE between('2024-11-20+00', '2024-11-21+00')$$);
 SELECT * FROM partitions($$EXECUTE between(now() - interval '1 day', now())$$);
 SELECT * FROM partitions($$EXECUTE own_between('2024-11-20+00', '2024-11-21+00')$$);
 SELECT * FROM partitions($$EXECUTE any_epoch('2024-11-20+00', '2024-11-21+00', '2020-01-01+00')$$);
--- The next page: only partitions with smaller ids are left. They are scanned from the newest on, until the page is full.
 RESET plan_cache_mode;
 
 -- The newest rows of all partitions, of a range, and of a range of constants: no sort.
