@@ -639,11 +639,12 @@ errors! {
         detail("Its body names the sequence \"{named}\", and the shard uses {sequence}."),
         hint("Give the schema and the sequence their former names, or replace the body of {kept} by one that names {sequence}.");
 
-    /// `unadopt_shard()` finds that a migration has replaced an adopted function.
-    AdoptedReplaced { function: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "function {function} was replaced since its adoption",
-        detail("Its body is that of an original again, which need not use the sequence that was adopted."),
-        hint("Adopt it again with SELECT * FROM adopt_shard({shard}, function => {}), and then call unadopt_shard({shard}).", literal(function));
+    /// `unadopt_shard()` finds that a migration has replaced or dropped an adopted function.
+    AdoptedReplaced { function: String, kept: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "function {function} was replaced or dropped since its adoption",
+        detail("It does not generate ids of shard {shard} by the extension, and need not use the sequence that was adopted."),
+        hint("Adopt it again with SELECT * FROM adopt_shard({shard}, function => {}), and then call unadopt_shard({shard}). \
+            If you need it no longer, drop {kept}.", literal(function));
 
     /// `drop_old_id_partitions()`, `unadopt_shard()` or `adopt_table()` of an identity would drop
     /// what an object needs, such as a view of any role.

@@ -15,7 +15,7 @@ use crate::server::{
 use crate::trust;
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How often stopping writes is repeated, and the least time between the attempts.
@@ -135,7 +135,8 @@ pub fn cut_over(
             target.connection().wait_until(Some(soon));
             let _ = target.connection().run("ROLLBACK");
             target.connection().wait_until(None);
-            match resume_writes(map, source, target, &sequences, may_be_open.get(), output) {
+            let definitions = [&definition[..], &sequences];
+            match resume_writes(map, source, target, definitions, may_be_open.get(), output) {
                 Ok(Resume::OnSource | Resume::OpenSource) => {
                     output.step(format!("Writes continue on {}", source.name));
                     return Err(cause);
@@ -239,6 +240,15 @@ fn stop_writes(
     let deadline = close_source(source, recorded, sequences, limit)?;
     let states =
         wait_for_the_rest(source, deadline, target).map_err(|cause| deadline.explain(cause))?;
+    // Both are found by the name of the schema, which its owner can change since the locks are
+    // gone.
+    let names = |json: &str| {
+        serde_json::from_str::<BTreeMap<String, serde_json::Value>>(json).map(BTreeMap::into_keys)
+    };
+    let has_all = names(&states).is_ok_and(|read| names(sequences).is_ok_and(|all| read.eq(all)));
+    if !has_all || !source.has_same("identity of the schema", recorded)? {
+        fail!("schema {} on {} was renamed while writes were stopped", source.schema, source.name);
+    }
     check_interrupt()?;
     let rest = deadline.last_answer().saturating_duration_since(Instant::now());
     map.within(rest, |map| map.check_lock())?;
@@ -436,19 +446,22 @@ pub fn warn_of_ended(ended: BTreeSet<String>, server: &Server, output: &Output) 
 }
 
 /// Allows writes on the source again, unless the target is open or may still open. Returns where
-/// writes continue.
+/// writes continue. The definitions are those of the schema and of its sequences.
 fn resume_writes(
     map: &mut Map,
     source: &Server,
     target: &Server,
-    sequences: &str,
+    [definition, sequences]: [&str; 2],
     may_be_open: bool,
     output: &Output,
 ) -> Result<Resume> {
     let wait = Duration::from_secs(10);
     interrupt::hold_off(|| {
         source.reconnect()?;
-        if !source.wait_for_leftovers(wait)? {
+        // A schema that was renamed would seem to be open.
+        if !source.wait_for_leftovers(wait)?
+            || !source.has_same("identity of the schema", definition)?
+        {
             return Ok(Resume::Nowhere);
         }
         let mut mark = None;

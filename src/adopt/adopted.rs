@@ -15,6 +15,7 @@ use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
 use instagram_id_core::plpgsql::{self, Difference, Original};
 use pgrx::pg_sys::{self, Oid};
+use pgrx::spi::quote_qualified_identifier;
 use rustc_hash::FxHashMap;
 
 /// The prefix of the name under which the original is kept.
@@ -83,24 +84,30 @@ impl PartialEq for Adopted {
 ///
 /// # Errors
 ///
-/// There is none, or a migration has replaced one by an original since it was adopted.
+/// There is none, or one was replaced since it was adopted.
 pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted>, Error> {
     let shard = definition.shard.number();
     let mut adopted = vec![];
-    for kept in kept_in(definition) {
+    for (kept, original) in kept_in(definition) {
         let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
-        let Some(function) = catalog::function_in(definition.schema, name, &[]) else { continue };
-        if function.owner != kept.owner {
+        let function = catalog::function_in(definition.schema, name, &[]);
+        if function.as_ref().is_some_and(|function| function.owner != kept.owner) {
             continue;
         }
-        match sequence_of(&function, definition, own_schema) {
-            Some(sequence) => adopted.push(Adopted { function, kept, sequence }),
-            None if read_original(&function).is_ok() && is_no_longer_used(&kept) => {
-                let function = names::function(function.oid);
-                return Err(Error::AdoptedReplaced { function, shard });
+        let sequence = function.as_ref().and_then(|one| sequence_of(one, definition, own_schema));
+        match (function, sequence) {
+            (Some(function), Some(sequence)) => adopted.push(Adopted { function, kept, sequence }),
+            _ if is_closed(&original) => {
+                let schema = names::raw_schema(definition.schema);
+                let function = format!("{}()", quote_qualified_identifier(schema, name.to_owned()));
+                return Err(Error::AdoptedReplaced {
+                    function,
+                    kept: names::function(kept.oid),
+                    shard,
+                });
             }
-            // It only has such a name.
-            None => {}
+            // They only have such names.
+            _ => {}
         }
     }
     if adopted.is_empty() {
@@ -110,11 +117,11 @@ pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted
     Ok(adopted)
 }
 
-/// Whether a kept original generates no ids, since its sequence is closed to `nextval()`. A name
-/// may no longer show the sequence.
-fn is_no_longer_used(kept: &Function) -> bool {
-    let named = read_original(kept).ok().and_then(|original| original.sequence);
-    named.and_then(|named| sequence_named(&named)).is_none_or(is_closed_to_nextval)
+/// Whether an original generates no ids, since its sequence is closed to `nextval()`. Its name may
+/// no longer show the sequence.
+fn is_closed(original: &Original) -> bool {
+    let sequence = original.sequence.as_deref().and_then(sequence_named);
+    sequence.is_none_or(is_closed_to_nextval)
 }
 
 /// The clock from which the function generates ids of the shard, if it does.
@@ -130,7 +137,7 @@ fn sequence_of(
 /// The functions in the schema of a shard that are named as kept originals and generate its ids in
 /// the original way, and whose owners have the privileges of the shard's owner. Other roles decide
 /// how many others there are, so PostgreSQL leaves those out before their bodies are read.
-fn kept_in(definition: &Definition) -> Vec<Function> {
+fn kept_in(definition: &Definition) -> Vec<(Function, Original)> {
     // By the dependencies on the schema, which have an index.
     let query = "SELECT p.oid FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
          WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_namespace'::regclass AND d.refobjid = $1
@@ -143,8 +150,11 @@ fn kept_in(definition: &Definition) -> Vec<Function> {
     let functions = select(query, &arguments, |row| row.get::<Oid>(1));
     functions
         .into_iter()
-        .filter_map(catalog::function)
-        .filter(|function| read_original(function).is_ok_and(|read| may_be_of(&read, shard)))
+        .filter_map(|oid| {
+            let function = catalog::function(oid)?;
+            let original = read_original(&function).ok().filter(|read| may_be_of(read, shard))?;
+            Some((function, original))
+        })
         .collect()
 }
 
@@ -155,7 +165,7 @@ pub fn may_be_of(original: &Original, shard: Shard) -> bool {
 
 /// A kept original whose adopted function was dropped, and the name of that.
 pub fn kept_alone(definition: &Definition) -> Option<(Function, String)> {
-    kept_in(definition).into_iter().find_map(|kept| {
+    kept_in(definition).into_iter().find_map(|(kept, _)| {
         let name = kept.name.strip_prefix(KEPT)?.to_owned();
         catalog::function_in(definition.schema, &name, &[]).is_none().then_some((kept, name))
     })
@@ -350,7 +360,7 @@ pub fn sequence_named(text: &str) -> Option<Oid> {
         _ => return None,
     };
     let query = "SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-         WHERE c.relkind = 'S' AND c.relname = $1 AND ($2 IS NULL OR n.nspname = $2)";
+         WHERE c.relkind = 'S' AND c.relpersistence <> 't' AND c.relname = $1 AND ($2 IS NULL OR n.nspname = $2)";
     let arguments = [name.as_str().into(), schema.map(String::as_str).into()];
     match select(query, &arguments, |row| row.get::<Oid>(1)).as_slice() {
         [sequence] => Some(*sequence),

@@ -282,7 +282,7 @@ fn adopted_already(existing: &Definition, own_schema: Oid) -> Error {
     let is_adopted = !matches!(adopted, Err(Error::NotAdopted { .. }));
     let (shard, schema) = (existing.shard.number(), names::schema(existing.schema));
     match adopted::kept_alone(existing) {
-        Some((kept, name)) if !is_adopted => {
+        Some((kept, name)) if adopted.is_err() => {
             let (kept, name) = (names::function(kept.oid), quote_identifier(name));
             Error::AdoptedDropped { shard, kept, name }
         }

@@ -1,5 +1,5 @@
 -- The objects of the schema $1 which its dump creates, their comments, and the columns of its tables
--- with their types. Left out are those that PostgreSQL creates for others, with names of its own:
+-- with their order and types: logical replication sends the fields of a row in a column by position. Left out are those that PostgreSQL creates for others, with names of its own:
 -- triggers of foreign keys, TOAST tables and inherited constraints; indexes that are not valid; default
 -- privileges, which any role can change all the time; constraints NOT NULL, which are objects from
 -- PostgreSQL 18 on; and comments on constraints, since pg_dump writes none for an inherited one.
@@ -18,7 +18,7 @@ WHERE schema IS DISTINCT FROM 'pg_toast' AND tgisinternal IS NOT TRUE AND indisv
     AND class <> 'pg_default_acl'::regclass AND (c.oid IS NULL OR contype <> 'n' AND conislocal AND conparentid = 0)
     AND identity IS NOT NULL -- it was dropped meanwhile
 UNION ALL
-SELECT format('column %I of table %I.%I with type %s%s', attname, $1::text, relname, format_type(atttypid, atttypmod),
-              ' and collation ' || nullif(attcollation, 0)::regcollation)
+SELECT format('column %s, %I, of table %I.%I with type %s%s', row_number() OVER (PARTITION BY c.oid ORDER BY attnum), attname, $1::text, relname,
+              format_type(atttypid, atttypmod), ' and collation ' || nullif(attcollation, 0)::regcollation)
 FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid
 WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped

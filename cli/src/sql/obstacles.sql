@@ -150,7 +150,7 @@ FROM acls CROSS JOIN aclexplode(acl) JOIN pg_roles AS r ON r.oid = grantor
 WHERE grantor <> owner AND $2::text NOT IN ('', rolname)
 UNION ALL
 -- pg_dump writes the grants in the order in which they are stored.
-SELECT format('role %I has granted %s on %s to %s before it got its present grant option, so the grant could not be repeated: revoke it, and grant it again',
+SELECT format('role %I has granted %s on %s to %s before it got its present grant option, so the grant could not be repeated: revoke all that it has granted to that role there, and grant it again',
               rolname, privilege_type || suffix, object, coalesce(nullif(grantee, 0)::regrole::text, 'public'))
 FROM acls AS a CROSS JOIN aclexplode(acl) WITH ORDINALITY AS g (grantor, grantee, privilege_type, is_grantable, n) JOIN pg_roles AS r ON r.oid = grantor
 WHERE grantor <> owner AND NOT EXISTS (
@@ -174,6 +174,14 @@ SELECT format('types %s and %s are not both in schema %I: ALTER TYPE %s SET SCHE
               CASE WHEN t.typnamespace = quote_ident($1::text)::regnamespace THEN m.oid ELSE t.oid END::regtype)
 FROM pg_range JOIN pg_type AS t ON t.oid = rngtypid JOIN pg_type AS m ON m.oid = rngmultitypid
 WHERE t.typnamespace <> m.typnamespace AND quote_ident($1::text)::regnamespace IN (t.typnamespace, m.typnamespace)
+UNION ALL
+-- The fields of its rows in other columns are replicated by their position.
+SELECT DISTINCT format('the columns of %s would get another order, since pg_dump writes inherited ones first; let it inherit again after the move: ALTER TABLE %1$s NO INHERIT %2$s',
+              inhrelid::regclass, inhparent::regclass)
+FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid AND NOT relispartition JOIN pg_attribute AS own ON own.attrelid = c.oid
+    JOIN pg_attribute AS inherited ON inherited.attrelid = c.oid
+WHERE relnamespace = quote_ident($1::text)::regnamespace AND own.attnum > 0 AND NOT own.attisdropped AND own.attinhcount = 0
+    AND inherited.attnum > own.attnum AND NOT inherited.attisdropped AND inherited.attinhcount > 0
 UNION ALL
 SELECT format('partition %s is about to be detached: ALTER TABLE %s DETACH PARTITION %1$s FINALIZE', inhrelid::regclass, inhparent::regclass)
 FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid WHERE inhdetachpending AND relnamespace = quote_ident($1::text)::regnamespace

@@ -275,6 +275,27 @@ fn only_the_move_can_be_finished(servers: &Servers) {
     });
 }
 
+/// The owner renames the schema while writes are stopped. The command does not take it for an open
+/// one, and opens no copy.
+#[test]
+fn schema_renamed_while_writes_are_stopped_is_not_open() {
+    let servers = Servers::start();
+    fill(&servers, 100);
+    let (command, mut other) = move_with_stopped_writes(&servers, 1);
+    let mut a = servers.a.connect();
+    run(&mut a, "ALTER SCHEMA insta5 RENAME TO other");
+    run(&mut other, "COMMIT");
+    let said = outcome(command).expect_err("the schema has another name");
+    assert!(said.contains("insta5 on a was renamed while writes were stopped"), "{said}");
+    assert!(said.ends_with("exit status 5"), "{said}");
+    servers.refuses(&["cancel", "5"], "schema insta5 on a is called other now");
+    run(&mut a, "ALTER SCHEMA other RENAME TO insta5");
+    assert!(one::<bool>(&mut a, IS_CLOSED));
+    servers.command(&["cancel", "5"]);
+    assert!(!one::<bool>(&mut a, IS_CLOSED));
+    run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
+}
+
 /// A table is copied, its slot on the source is dropped, and then the target crashes, before its
 /// WAL writer has flushed anything. The record that the table is copied must survive.
 #[test]

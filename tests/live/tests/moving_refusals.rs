@@ -104,6 +104,8 @@ const SCHEMA: &str = "SET client_min_messages = error;
     CREATE TYPE apart AS RANGE (subtype = int); ALTER TYPE apart SET SCHEMA insta5;
     REVOKE USAGE ON TYPE insta5.likes FROM PUBLIC; REVOKE USAGE ON TYPE insta5.sizes FROM PUBLIC; GRANT USAGE ON TYPE insta5.sizes TO PUBLIC;
     CREATE TABLE insta5.ranges (id bigint PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE insta5.leaving PARTITION OF insta5.ranges DEFAULT;
+    CREATE TABLE insta5.account (id int PRIMARY KEY); CREATE TABLE insta5.vip (debit int, PRIMARY KEY (id)) INHERITS (insta5.account);
+    ALTER TABLE insta5.account ADD credit int; CREATE TABLE insta5.fine (debit int, PRIMARY KEY (id)) INHERITS (insta5.account);
     UPDATE pg_inherits SET inhdetachpending = true WHERE inhrelid = 'insta5.leaving'::regclass";
 
 /// How the message of each obstacle begins, the statement with which it ends, and what that
@@ -152,12 +154,13 @@ const CASES: &str = r#"
     rule too of insta5.counter is enabled for the replication, too | ALTER TABLE insta5.counter ENABLE RULE too | SELECT
     role lender has granted SELECT on TABLE insta5.photos to reader, and lacks USAGE on schema insta5 | GRANT USAGE ON SCHEMA insta5 TO lender | SELECT
     role lender has granted UPDATE (batch) on TABLE insta5.photos to reader, and lacks USAGE | GRANT USAGE ON SCHEMA insta5 TO lender | SELECT
-    role reader has granted DELETE on TABLE insta5.lent to public before it got its present grant option | revoke it, and grant it again | SET ROLE reader; REVOKE DELETE ON insta5.lent FROM PUBLIC; GRANT DELETE ON insta5.lent TO PUBLIC; RESET ROLE
+    role reader has granted DELETE on TABLE insta5.lent to public before it got its present grant option | revoke all that it has granted to that role there, and grant it again | SET ROLE reader; REVOKE DELETE ON insta5.lent FROM PUBLIC; GRANT DELETE ON insta5.lent TO PUBLIC; RESET ROLE
     the partitions of insta5.classes depend on a hash of enum values or of OIDs | partition it in another way | DROP TABLE insta5.classes
     the privileges on the row type of insta5.likes would be lost | GRANT USAGE ON TYPE insta5.likes TO PUBLIC | SELECT
     function insta5.named(integer,integer) of range type insta5.renamed would have the name of that type: as a superuser, | ALTER FUNCTION insta5.named(integer,integer) RENAME TO renamed | SELECT
     function insta5.named(integer,integer,text) of range type insta5.renamed would have the name of that type: as a superuser, | ALTER FUNCTION insta5.named(integer,integer,text) RENAME TO renamed | SELECT
     types insta5.apart and public.apart_multirange are not both in schema insta5 | ALTER TYPE public.apart_multirange SET SCHEMA insta5 | SELECT
+    the columns of insta5.vip would get another order | ALTER TABLE insta5.vip NO INHERIT insta5.account | SELECT
     partition insta5.leaving is about to be detached | ALTER TABLE insta5.ranges DETACH PARTITION insta5.leaving FINALIZE | SELECT
     table insta5.counter receives rows by subscription feed | DROP SUBSCRIPTION feed | SELECT
     server a has 1 of 10 max_replication_slots left, but a move needs 2 | increase max_replication_slots | SELECT

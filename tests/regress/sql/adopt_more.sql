@@ -325,12 +325,14 @@ CALL original('insta520', '520', 'original_photo_id', 'insta520.second');
 RESET ROLE;
 SELECT state, message FROM raises('SELECT adopt_shard(520, function => ''insta520.photo_id()'')');
 ROLLBACK;
--- A second function that was adopted and now counts from another epoch is left as it is.
+-- A second function that was adopted and now counts from another epoch is left as it is, if its original is not needed.
 BEGIN;
 CALL original('insta520', '520', 'second_id', 'insta520.second');
 SELECT function FROM adopt_shard(520, function => 'insta520.next_id()');
 SELECT function FROM adopt_shard(520, function => 'insta520.second_id()');
 CREATE OR REPLACE FUNCTION insta520.second_id() RETURNS bigint LANGUAGE sql RETURN public.shard_next_id(520, 'insta520.second', '2021-01-01 00:00+00');
+SELECT message FROM raises('SELECT unadopt_shard(520)');
+DROP FUNCTION insta520.original_second_id();
 SELECT unadopt_shard(520);
 SELECT pg_get_functiondef('insta520.second_id()'::regprocedure) ~ '2021-01-01' AS left_as_it_is;
 ROLLBACK;
