@@ -5,7 +5,7 @@ use crate::replication::{catch_up, subscribe};
 use instagram_id_live::*;
 use postgres::Client;
 
-const ROWS: i64 = 5_000;
+const ROWS: i64 = 20_000;
 
 /// The WAL of a COPY into a table with this default, in bytes.
 fn wal_of_copy(client: &mut Client, default: &str) -> i64 {
