@@ -10,12 +10,12 @@ use crate::map::Map;
 use crate::output::Output;
 use crate::server::{
     CLOSE, LOCK, OPEN, Server, changed_objects, is_passing, is_timeout, lock_relations, locked,
-    within,
+    names_in, within,
 };
 use crate::trust;
 use instagram_id_core::moving::{Resume, must_read_mark, resume};
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How often stopping writes is repeated, and the least time between the attempts.
@@ -242,10 +242,7 @@ fn stop_writes(
         wait_for_the_rest(source, deadline, target).map_err(|cause| deadline.explain(cause))?;
     // Both are found by the name of the schema, which its owner can change since the locks are
     // gone.
-    let names = |json: &str| {
-        serde_json::from_str::<BTreeMap<String, serde_json::Value>>(json).map(BTreeMap::into_keys)
-    };
-    let has_all = names(&states).is_ok_and(|read| names(sequences).is_ok_and(|all| read.eq(all)));
+    let has_all = names_in(&states)? == names_in(sequences)?;
     if !has_all || !source.has_same("identity of the schema", recorded)? {
         fail!("schema {} on {} was renamed while writes were stopped", source.schema, source.name);
     }

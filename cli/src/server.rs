@@ -369,8 +369,7 @@ impl Server {
         self.set("move.sequences", sequences)?;
         // Writes stay stopped if this gives up, and a role could lock each sequence again and
         // again.
-        let count = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(sequences)
-            .map_or(0, |sequences| sequences.len() as u32);
+        let count = names_in(sequences).map_or(0, |names| names.len() as u32);
         let limit = Duration::from_secs(30) + count * Duration::from_millis(100);
         let began = Instant::now();
         loop {
@@ -583,6 +582,13 @@ fn open(name: &str, conninfo: &str, shard: u16, schema: &str) -> Result<Connecti
 /// facts of sql/identity.sql.
 pub fn definition(session: &Connection) -> std::result::Result<String, libpq::Error> {
     Ok(session.run("EXECUTE definition")?.one::<Option<String>>()?.unwrap_or_else(|| "{}".into()))
+}
+
+/// The names of sequences in a JSON object with their states or definitions.
+pub fn names_in(sequences: &str) -> Result<BTreeSet<String>> {
+    serde_json::from_str::<BTreeMap<String, serde_json::Value>>(sequences)
+        .map(|sequences| sequences.into_keys().collect())
+        .map_err(|error| Error::failed(format!("unexpected sequences: {error}")))
 }
 
 /// The objects whose hashes or numbers of rows differ, at most three of them.

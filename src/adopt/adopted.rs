@@ -15,7 +15,6 @@ use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
 use instagram_id_core::plpgsql::{self, Difference, Original};
 use pgrx::pg_sys::{self, Oid};
-use pgrx::spi::quote_qualified_identifier;
 use rustc_hash::FxHashMap;
 
 /// The prefix of the name under which the original is kept.
@@ -24,8 +23,9 @@ pub const KEPT: &str = "original_";
 /// An adopted function.
 pub struct Adopted {
     pub function: Function,
-    /// Its original.
+    /// Its original, and what its body says.
     pub kept: Function,
+    original: Original,
     /// The sequence that it generates ids from.
     pub sequence: IdSequence,
 }
@@ -50,19 +50,18 @@ impl Adopted {
     /// Checks that the original names the sequence that the function uses. The sequence or its
     /// schema may have been renamed since.
     pub fn check_name_in_original(&self) -> Result<(), Error> {
-        let sequence = self.sequence;
-        let named = read_original(&self.kept)?.sequence;
-        let Some(relation) = catalog::relation(sequence.oid) else { return Ok(()) };
-        let is = [names::raw_schema(relation.schema), names::raw_relation(sequence.oid)];
+        let sequence = self.sequence.oid;
+        let Some(relation) = catalog::relation(sequence) else { return Ok(()) };
+        let is = [names::raw_schema(relation.schema), names::raw_relation(sequence)];
         let is_this =
             |parts: Vec<String>| parts.iter().rev().zip(is.iter().rev()).all(|(a, b)| a == b);
-        match named {
+        match &self.original.sequence {
             // An OID is no name.
-            Some(named) if !plpgsql::name_parts(&named).is_none_or(is_this) => {
+            Some(named) if !plpgsql::name_parts(named).is_none_or(is_this) => {
                 Err(Error::OriginalNamesAnother {
                     kept: names::function(self.kept.oid),
-                    named: shortened(&named),
-                    sequence: names::relation(sequence.oid),
+                    named: shortened(named),
+                    sequence: names::relation(sequence),
                 })
             }
             _ => Ok(()),
@@ -84,7 +83,7 @@ impl PartialEq for Adopted {
 ///
 /// # Errors
 ///
-/// There is none, or one was replaced since it was adopted.
+/// There is none, or one was replaced or dropped since it was adopted.
 pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted>, Error> {
     let shard = definition.shard.number();
     let mut adopted = vec![];
@@ -96,15 +95,13 @@ pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted
         }
         let sequence = function.as_ref().and_then(|one| sequence_of(one, definition, own_schema));
         match (function, sequence) {
-            (Some(function), Some(sequence)) => adopted.push(Adopted { function, kept, sequence }),
+            (Some(function), Some(sequence)) => {
+                adopted.push(Adopted { function, kept, original, sequence });
+            }
             _ if is_closed(&original) => {
-                let schema = names::raw_schema(definition.schema);
-                let function = format!("{}()", quote_qualified_identifier(schema, name.to_owned()));
-                return Err(Error::AdoptedReplaced {
-                    function,
-                    kept: names::function(kept.oid),
-                    shard,
-                });
+                let function = names::function_in(definition.schema, name, "");
+                let kept = names::function(kept.oid);
+                return Err(Error::AdoptedReplaced { function, kept, shard });
             }
             // They only have such names.
             _ => {}

@@ -4,6 +4,7 @@ use crate::pg::text;
 use instagram_id_core::epoch::{Epoch, TimestampUs, US_PER_MS};
 use pgrx::datum::TimestampWithTimeZone;
 use pgrx::pg_sys::{self, Oid};
+use pgrx::spi::quote_identifier;
 use std::ffi::{CStr, CString, c_char, c_int};
 
 /// `schema.name` of a relation, or its OID if it was dropped.
@@ -72,6 +73,11 @@ pub fn tablespace(oid: Oid) -> Option<String> {
 pub fn function(function: Oid) -> String {
     // SAFETY: returns a palloc'd C string, which is a number if the function was dropped.
     unsafe { string(pg_sys::format_procedure_qualified(function)) }.unwrap_or_default()
+}
+
+/// The name of a function that need not exist.
+pub fn function_in(schema_oid: Oid, name: &str, parameters: &str) -> String {
+    format!("{}.{}({parameters})", schema(schema_oid), quote_identifier(name))
 }
 
 /// The name of the role whose privileges are in effect.

@@ -221,7 +221,7 @@ pub fn is_no_citus_shard() -> &'static str {
 /// Whether new tables of a schema are distributed with it.
 pub fn is_distributed(schema: Oid) -> bool {
     let query = "SELECT true FROM pg_dist_schema WHERE schemaid = $1";
-    !of_citus(query, &[schema.into()], |row| row.get::<bool>(1)).is_empty()
+    has_row(query, &[schema.into()])
 }
 
 /// The functions among these that the nodes of a distributed schema do not have. Citus creates
@@ -375,7 +375,12 @@ pub fn is_disabled(group: i32) -> bool {
 
 fn has_node(condition: &str, group: i32) -> bool {
     let query = format!("SELECT true FROM pg_dist_node WHERE {condition}");
-    !of_citus(&query, &[group.into()], |row| row.get::<bool>(1)).is_empty()
+    has_row(&query, &[group.into()])
+}
+
+/// Whether a query of Citus's catalogs returns a row.
+fn has_row(query: &str, arguments: &[DatumWithOid]) -> bool {
+    !of_citus(query, arguments, |row| row.get::<bool>(1)).is_empty()
 }
 
 /// The rows of a query of Citus's catalogs; none without Citus.

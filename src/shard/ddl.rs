@@ -496,7 +496,7 @@ pub fn generates_others(function: Oid) -> String {
 
 /// A problem: a function of the shard is missing.
 pub fn is_missing(schema: Oid, name: &str, parameters: &str) -> String {
-    format!("{}.{}({parameters}) is missing", names::schema(schema), quote_identifier(name))
+    format!("{} is missing", names::function_in(schema, name, parameters))
 }
 
 /// The clock from which the function generates ids of the shard, if its body is that of `next_id()`

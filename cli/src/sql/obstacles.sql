@@ -164,11 +164,11 @@ SELECT format('the privileges on the row type of %s would be lost: revoke those 
 FROM pg_type AS t JOIN pg_class AS c ON c.oid = typrelid CROSS JOIN acldefault('T', typowner) AS d
 WHERE typnamespace = quote_ident($1::text)::regnamespace AND relkind <> 'c' AND NOT (coalesce(typacl, d) @> d AND d @> coalesce(typacl, d))
 UNION ALL
-SELECT format('function %s of range type %s would have the name of that type: as a superuser, ALTER FUNCTION %1$s RENAME TO %3$I', p.oid::regprocedure, t.oid::regtype,
-              CASE WHEN prorettype = t.oid THEN t.typname ELSE m.typname END)
+SELECT format('function %s of range type %s would have the name of that type: as a superuser, ALTER FUNCTION %1$s RENAME TO %3$I', p.oid::regprocedure, t.oid::regtype, of_type)
 FROM pg_proc AS p JOIN pg_depend ON classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'i' AND refclassid = 'pg_type'::regclass
     JOIN pg_range ON refobjid IN (rngtypid, rngmultitypid) JOIN pg_type AS t ON t.oid = rngtypid JOIN pg_type AS m ON m.oid = rngmultitypid
-WHERE pronamespace = quote_ident($1::text)::regnamespace AND proname <> CASE WHEN prorettype = t.oid THEN t.typname ELSE m.typname END
+    CROSS JOIN LATERAL (SELECT CASE WHEN prorettype = t.oid THEN t.typname ELSE m.typname END) AS n (of_type)
+WHERE pronamespace = quote_ident($1::text)::regnamespace AND proname <> of_type
 UNION ALL
 SELECT format('types %s and %s are not both in schema %I: ALTER TYPE %s SET SCHEMA %3$I', t.oid::regtype, m.oid::regtype, $1::text,
               CASE WHEN t.typnamespace = quote_ident($1::text)::regnamespace THEN m.oid ELSE t.oid END::regtype)
@@ -176,12 +176,12 @@ FROM pg_range JOIN pg_type AS t ON t.oid = rngtypid JOIN pg_type AS m ON m.oid =
 WHERE t.typnamespace <> m.typnamespace AND quote_ident($1::text)::regnamespace IN (t.typnamespace, m.typnamespace)
 UNION ALL
 -- The fields of its rows in other columns are replicated by their position.
-SELECT DISTINCT format('the columns of %s would get another order, since pg_dump writes inherited ones first; let it inherit again after the move: ALTER TABLE %1$s NO INHERIT %2$s',
+SELECT format('the columns of %s would get another order, since pg_dump writes inherited ones first; let it inherit again after the move: ALTER TABLE %1$s NO INHERIT %2$s',
               inhrelid::regclass, inhparent::regclass)
-FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid AND NOT relispartition JOIN pg_attribute AS own ON own.attrelid = c.oid
-    JOIN pg_attribute AS inherited ON inherited.attrelid = c.oid
-WHERE relnamespace = quote_ident($1::text)::regnamespace AND own.attnum > 0 AND NOT own.attisdropped AND own.attinhcount = 0
-    AND inherited.attnum > own.attnum AND NOT inherited.attisdropped AND inherited.attinhcount > 0
+FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid AND NOT relispartition CROSS JOIN LATERAL (
+    SELECT min(attnum) FILTER (WHERE attinhcount = 0), max(attnum) FILTER (WHERE attinhcount > 0)
+    FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) AS a (first_own, last_inherited)
+WHERE relnamespace = quote_ident($1::text)::regnamespace AND first_own < last_inherited
 UNION ALL
 SELECT format('partition %s is about to be detached: ALTER TABLE %s DETACH PARTITION %1$s FINALIZE', inhrelid::regclass, inhparent::regclass)
 FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid WHERE inhdetachpending AND relnamespace = quote_ident($1::text)::regnamespace

@@ -1088,12 +1088,14 @@ impl Protocol for Takeover {
             ]
         };
         let clocks = if size == Size::Large { &CLOCKS[..] } else { &CLOCKS[..1] };
-        // A fault is looked for where it can occur.
-        let of_setting = fault.map(Fault::is_of_the_setting);
         let all_starts = |clocks: &[i64; 3]| {
-            let with = Takeover::starts_with_setting(*clocks, more);
-            let with = with.into_iter().filter(|_| of_setting != Some(false));
-            with.chain(starts(*clocks).into_iter().filter(|_| of_setting != Some(true)))
+            let with_setting = || Takeover::starts_with_setting(*clocks, more);
+            // A fault is looked for where it can occur.
+            match fault.map(Fault::is_of_the_setting) {
+                Some(true) => with_setting(),
+                Some(false) => starts(*clocks),
+                None => [with_setting(), starts(*clocks)].concat(),
+            }
         };
         let all = clocks.iter().flat_map(all_starts);
         all.map(|start| Takeover { start, fault }).collect()

@@ -55,6 +55,14 @@ pub const SHARD_WITH_TRIGGER: &str = "SELECT create_shard(5);
     CREATE TABLE insta5.photos (id bigint PRIMARY KEY DEFAULT insta5.next_id(), batch bigint);
     SELECT convert_defaults_to_triggers(5)";
 pub const NEXT_ID: &str = "SELECT insta5.next_id()";
+/// Each way to use the sequence of shard 5 by a query.
+pub const WAYS: [&str; 5] = [
+    NEXT_ID,
+    "SELECT next_id(5)",
+    "SELECT next_id(5, 'insta5.table_id_seq')",
+    "SELECT next_ids(5, 10)",
+    AN_HOUR_AHEAD,
+];
 pub const AN_HOUR_AHEAD: &str = "SELECT advance_shard(5, make_id(now() + interval '1 hour', 5, 0))";
 
 /// A fault when one node runs a command on another.

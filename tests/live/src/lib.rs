@@ -25,7 +25,7 @@ mod unread;
 pub use clock::{DAY, HOUR, YEAR};
 pub use cluster::Cluster;
 pub use disk::{DiskFault, FaultyDisk};
-pub use emulated::{AN_HOUR_AHEAD, Emulated, Fault, NEXT_ID, SHARD_WITH_TRIGGER};
+pub use emulated::{AN_HOUR_AHEAD, Emulated, Fault, NEXT_ID, SHARD_WITH_TRIGGER, WAYS};
 pub use journal::{Clock, Figures, Journal, Received};
 pub use load::{
     StopAtEnd, Work, calls, check_no_row_is_lost, copy, everything, insert_statements, inserts,

@@ -275,8 +275,8 @@ fn only_the_move_can_be_finished(servers: &Servers) {
     });
 }
 
-/// The owner renames the schema while writes are stopped. The command does not take it for an open
-/// one, and opens no copy.
+/// The owner renames the schema while writes are stopped. The command opens no copy, and says that
+/// writes stay stopped.
 #[test]
 fn schema_renamed_while_writes_are_stopped_is_not_open() {
     let servers = Servers::start();
