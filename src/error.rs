@@ -340,8 +340,8 @@ errors! {
     /// `lock_timeout` if that is shorter.
     NumberLocked(shard: u16) => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not obtain the lock on shard number {0}",
-        detail("A transaction is still open that has created or adopted a shard of this number, or of one that differs by a multiple \
-            of 256."),
+        detail("A transaction is still open that has created, adopted or unadopted a shard of this number, or of one that differs \
+            by a multiple of 256."),
         hint("Try again when it has ended; it is listed in pg_locks, or in pg_prepared_xacts.");
 
     /// `create_shard()` is called with `if_not_exists`, and the shard has another schema or epoch.

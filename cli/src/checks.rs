@@ -16,8 +16,9 @@ const CLOCK_TOLERANCE: f64 = 1.0;
 
 /// Settings that the sessions of the replication need on the source and on the target, and what
 /// other values do. The role and the database can set them; a subscription cannot.
-const NEEDED_ON_SOURCE: [[&str; 3]; 5] = [
+const NEEDED_ON_SOURCE: [[&str; 3]; 6] = [
     ["role", "none", "would read rows as that role"],
+    ["row_security", "off", "could leave out rows"],
     ["idle_in_transaction_session_timeout", "0", "could end the copy of a table"],
     ["lock_timeout", "0", "could end the copy of a table"],
     ["statement_timeout", "0", "could end the copy of a table"],
@@ -266,7 +267,8 @@ fn wrong_settings(source: &Server, target: &Server, obstacles: &mut Vec<String>)
         FROM jsonb_array_elements($2::jsonb) AS j (one)
             CROSS JOIN LATERAL (SELECT one ->> 0, one ->> 1, one ->> 2) AS n (setting, needed, effect)
             CROSS JOIN current_setting(CASE setting WHEN 'role' THEN 'move.role' ELSE setting END, true) AS value
-        WHERE value <> needed";
+        WHERE value <> needed
+            AND NOT (setting = 'row_security' AND (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = session_user))";
     let wrong = |server: &Server, session: &Connection, needed: &[[&str; 3]]| {
         let needed = serde_json::to_string(needed).expect("texts");
         let rows = session.query(query, &[&server.name, &needed]);

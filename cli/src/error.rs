@@ -9,6 +9,9 @@ pub enum Error {
     /// No change is incomplete, and the map is correct.
     #[error("{message}{}", .server.as_ref().map_or_else(String::new, |error| format!(": {error}")))]
     Failed { message: String, server: Option<libpq::Error> },
+    /// The schema differs from what the map records in this column. Otherwise as [`Error::Failed`].
+    #[error("{message}")]
+    Changed { message: String, column: &'static str, objects: Vec<String> },
     /// The checks found these obstacles, and nothing was changed.
     #[error("{problem}")]
     Refused { problem: String, obstacles: Vec<String> },
@@ -33,7 +36,7 @@ impl Error {
     /// The exit status. For wrong arguments, clap exits with status 2.
     pub fn status(&self) -> u8 {
         match self {
-            Error::Failed { .. } => 1,
+            Error::Failed { .. } | Error::Changed { .. } => 1,
             Error::Refused { .. } => 3,
             Error::Busy(_) => 4,
             Error::WritesStopped { .. } => 5,
@@ -75,6 +78,15 @@ impl Error {
             _ => lines.push(self.to_string()),
         }
         lines
+    }
+
+    /// The column of the map from which the schema differs, and the objects that do.
+    pub fn change(&self) -> Option<(&'static str, &[String])> {
+        match self {
+            Error::Changed { column, objects, .. } => Some((column, objects)),
+            Error::WritesStopped { cause, .. } | Error::Unfinished { cause, .. } => cause.change(),
+            _ => None,
+        }
     }
 
     pub fn failed(message: impl Into<String>) -> Error {

@@ -300,6 +300,16 @@ impl Map {
         self.change(&statement, &[&shard.to_string(), value])
     }
 
+    /// Records in this column that the schema was changed, from which it then differs even if that
+    /// is undone. First ends the transaction of [`Map::begin_to_switch`].
+    pub fn record_change(&self, shard: u16, column: &'static str, change: &str) -> Result {
+        in_map(self.connection.run("ROLLBACK"), "the map cannot be changed")?;
+        let statement = format!(
+            "UPDATE shard_map.moves SET {column} = {column} || jsonb_build_object($2::text, '') WHERE shard = $1::int"
+        );
+        self.change(&statement, &[&shard.to_string(), change])
+    }
+
     /// The value that [`Map::record`] has stored.
     pub fn recorded(&self, shard: u16, column: &'static str) -> Result<Option<String>> {
         let query = format!("SELECT {column} FROM shard_map.moves WHERE shard = $1::int");

@@ -40,6 +40,7 @@ pub fn move_shard(
     }
     let mut moving = Moving::connect(map, shard, &moving, trust, output)?;
     moving.run(&mut stage, limit).map_err(|cause| {
+        let cause = moving.noted(cause);
         let resume = format!("to resume: instagram_id_shards move {shard} --to {to}");
         let advice = match (stage, &cause) {
             (MoveStage::None, _) | (_, Error::WritesStopped { .. }) => return cause,
@@ -130,7 +131,7 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
     let moving = Moving::connect(map, shard, &moving, &Trust::default(), output)?;
     loop {
         check_interrupt()?;
-        let seen = moving.look(stage)?;
+        let seen = moving.look(stage).map_err(|cause| moving.noted(cause))?;
         match next_step_back(seen) {
             Ok(Step::ResumeWrites) => moving.resume_writes()?,
             Ok(_) => break,
@@ -243,9 +244,11 @@ impl<'a> Moving<'a> {
             let recorded = self.map.recorded(server.shard, what)?.unwrap_or_default();
             if let Some(name) = server.other_name(&recorded)? {
                 let Server { schema, name: on, .. } = server;
-                fail!(
+                let message = format!(
                     "schema {schema} on {on} is called {name} now: rename it to {schema}, and run this again"
                 );
+                let objects = vec![format!("schema {schema}")];
+                return Err(Error::Changed { message, column: what, objects });
             }
         }
         Ok(())
@@ -418,8 +421,20 @@ impl<'a> Moving<'a> {
         Ok(())
     }
 
+    /// Allows writes on the source, unless the copy may be open on another server than the one that
+    /// the map names now.
     fn resume_writes(&self) -> Result {
         self.map.check_lock()?;
+        let copy = self.map.recorded(self.source.shard, "copy_definition")?;
+        if let Some(copy) = copy
+            && !self.target.is_server_of(&copy)?
+        {
+            let cause = Error::failed(format!(
+                "{0} is another server than the one with the copy of this move, which may be open: correct the conninfo of {0}",
+                self.target.name
+            ));
+            return Err(self.stopped_if(true, cause));
+        }
         let sequences = self.map.sequences(self.source.shard)?;
         let ended = self.source.open_shard(&sequences).map_err(|cause| match cause {
             Error::Failed { .. } => self.stopped_if(true, cause),
@@ -428,6 +443,25 @@ impl<'a> Moving<'a> {
         cutover::warn_of_ended(ended, &self.source, self.output);
         self.output.step(format!("Writes continue on {} for now", self.source.name));
         Ok(())
+    }
+
+    /// The error. If a change of the schema was noticed, also records it, so that this move is not
+    /// resumed if the change is undone: meanwhile rows of another table can have been copied, or
+    /// changes of rows ignored.
+    fn noted(&self, cause: Error) -> Error {
+        const BEFORE: &str = "an earlier change of ";
+        if let Some((column, objects)) = cause.change()
+            && !objects.iter().any(|object| object.starts_with(BEFORE))
+        {
+            let change = format!("{BEFORE}{}", objects.join(", "));
+            if let Err(error) = self.map.record_change(self.source.shard, column, &change) {
+                let shard = self.source.shard;
+                self.output.warn(&format!(
+                    "{error}; run cancel {shard} also if the change of the schema is undone"
+                ));
+            }
+        }
+        cause
     }
 
     fn begin_anew(&mut self) -> Result<MoveStage> {

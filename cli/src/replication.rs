@@ -285,7 +285,7 @@ pub fn wait_for_copy(
     let mut is_copied = false;
     loop {
         if compared.is_none_or(|at: Instant| at.elapsed() > COMPARE) {
-            source.compare_definition(&source.connection(), recorded)?;
+            source.compare_definition(&source.connection(), "definition", recorded)?;
             compared = Some(Instant::now());
         }
         let mut report = report(source, target, &mark)?;

@@ -181,21 +181,27 @@ impl Server {
         }
     }
 
-    /// Fails if the definition of the schema differs from `recorded`, and names objects that
-    /// differ.
-    pub fn compare_definition(&self, session: &Connection, recorded: &str) -> Result {
+    /// Fails if the definition of the schema differs from `recorded`, which is that in this column
+    /// of the map, and names objects that differ.
+    pub fn compare_definition(
+        &self,
+        session: &Connection,
+        column: &'static str,
+        recorded: &str,
+    ) -> Result {
         let now = definition(session).context(|| self.problem())?;
-        let changed = changed_objects(recorded, &now)?;
-        if changed.is_empty() {
+        let objects = changed_objects(recorded, &now)?;
+        if objects.is_empty() {
             return Ok(());
         }
-        fail!(
+        let message = format!(
             "schema {} on {} has changed since the move began: {}; run cancel {}, and move the shard again",
             self.schema,
             self.name,
-            changed.join(", "),
+            objects.join(", "),
             self.shard
         );
+        Err(Error::Changed { message, column, objects })
     }
 
     /// Sets the schema, which is known only after the shard has been found.
@@ -325,6 +331,12 @@ impl Server {
         let query = "SELECT min(nspname) FROM pg_namespace AS n, pg_control_system()
              WHERE nspname <> $1 AND concat_ws(' ', system_identifier, n.oid) = nullif($2, '')::jsonb ->> 'identity of the schema'";
         Ok(self.query(query, &[&self.schema, recorded])?.one()?)
+    }
+
+    /// Whether this is the server, or one made from it, on which this definition was recorded.
+    pub fn is_server_of(&self, recorded: &str) -> Result<bool> {
+        let query = "SELECT split_part($1::jsonb ->> 'identity of the schema', ' ', 1) = system_identifier::text FROM pg_control_system()";
+        self.holds(query, &[recorded])
     }
 
     /// Whether a fact of sql/identity.sql is the same as in this definition.

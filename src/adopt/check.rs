@@ -84,7 +84,6 @@ impl Adoption {
         if self.sequence.oid != existing.sequence.oid && self.function.name == "next_id" {
             return differs("sequence", &sequence);
         }
-        // It must not be opened here.
         refusal::check_not_closed(existing.sequence.oid)
     }
 
@@ -114,6 +113,8 @@ impl Adoption {
         if relation.is_temporary {
             return Err(Error::OriginalTemporary { kind: "sequence", name: name() });
         }
+        // It must not be opened here, whether or not the shard is still defined.
+        refusal::check_not_closed(sequence)?;
         // The owner of the function must be able to change the sequence. No other role may move it.
         if !catalog::has_rights_of(self.function.owner, relation.owner)
             || !trust::is_of_shard(relation.owner, self.parts.owner)

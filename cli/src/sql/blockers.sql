@@ -32,7 +32,7 @@ SELECT concat('process ', n.pid, coalesce(' of role ' || usename, ' (' || backen
 FROM named AS n LEFT JOIN pg_stat_activity AS a ON a.pid = n.pid LEFT JOIN pg_roles AS r ON r.oid = usesysid
 WHERE n.pid <> 0
 UNION ALL
-SELECT format('prepared transaction %1$L of role %2$s%3$s, which ROLLBACK PREPARED %1$L ends', gid, owner, what), false
+SELECT format('prepared transaction %1$L of role %2$s%3$s, which COMMIT PREPARED %1$L or ROLLBACK PREPARED %1$L ends, as its coordinator has decided', gid, owner, what), false
 FROM named AS n JOIN pg_locks AS t USING (virtualtransaction) JOIN pg_prepared_xacts ON transaction = t.transactionid
 WHERE n.pid IS NULL AND t.pid IS NULL AND t.locktype = 'transactionid'
 ORDER BY who

@@ -64,7 +64,8 @@ WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = cur
         indisvalid, indisreplident, i.relname, i.reltablespace, (SELECT array_agg(coalesce(attstattarget, -1) ORDER BY attnum) FROM pg_attribute WHERE attrelid = indexrelid))
     FROM pg_index JOIN relations AS r ON r.oid = indrelid JOIN pg_class AS i ON i.oid = indexrelid WHERE indisvalid OR i.relkind = 'I'
     UNION ALL
-    SELECT 'pg_class', tgrelid, 'pg_trigger', t.oid, (to_jsonb(t) - 'tgconstrindid')::text
+    -- One that was enabled for the replication could change rows of the copy.
+    SELECT 'pg_class', tgrelid, 'pg_trigger', t.oid, concat(to_jsonb(t) - 'tgconstrindid', CASE WHEN NOT tgisinternal THEN t.xmin END)
     FROM pg_trigger AS t JOIN relations AS r ON r.oid = tgrelid WHERE tgname <> 'shard_is_elsewhere'
     UNION ALL
     SELECT 'pg_class', ev_class, 'pg_rewrite', w.oid, w::text FROM pg_rewrite AS w JOIN relations AS r ON r.oid = ev_class

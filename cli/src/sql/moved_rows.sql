@@ -24,8 +24,8 @@ BEGIN
         -- trigger since the closing.
         is_written := snapshot IS NULL OR one.tgenabled IS DISTINCT FROM 'A';
         IF NOT is_written AND one.relkind = 'r' THEN
-            EXECUTE format('SELECT count(*), coalesce(bool_or(writer > 2
-                AND NOT pg_visible_in_snapshot(greatest($2 - ($2 %% 4294967296 - writer + 4294967296) %% 4294967296, 3)::text::xid8, $1)), false)
+            EXECUTE format('SELECT count(*), coalesce(bool_or(r.writer > 2
+                AND NOT pg_visible_in_snapshot(greatest($2 - ($2 %% 4294967296 - r.writer + 4294967296) %% 4294967296, 3)::text::xid8, $1)), false)
                 FROM ONLY %s AS t CROSS JOIN LATERAL (VALUES (t.xmin::text::bigint)) AS r (writer)', one.name)
                 INTO counted, is_written USING snapshot, newest;
             is_written := is_written AND NOT (newest > 4294967295 AND one.is_of_closing);

@@ -176,12 +176,16 @@ FROM pg_range JOIN pg_type AS t ON t.oid = rngtypid JOIN pg_type AS m ON m.oid =
 WHERE t.typnamespace <> m.typnamespace AND quote_ident($1::text)::regnamespace IN (t.typnamespace, m.typnamespace)
 UNION ALL
 -- The fields of its rows in other columns are replicated by their position.
-SELECT format('the columns of %s would get another order, since pg_dump writes inherited ones first; let it inherit again after the move: ALTER TABLE %1$s NO INHERIT %2$s',
+SELECT format('the columns of %s would get another order, since pg_dump writes inherited ones first, in the order of the parents; let it inherit again after the move: ALTER TABLE %1$s NO INHERIT %2$s',
               inhrelid::regclass, inhparent::regclass)
 FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid AND NOT relispartition CROSS JOIN LATERAL (
-    SELECT min(attnum) FILTER (WHERE attinhcount = 0), max(attnum) FILTER (WHERE attinhcount > 0)
-    FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) AS a (first_own, last_inherited)
-WHERE relnamespace = quote_ident($1::text)::regnamespace AND first_own < last_inherited
+    SELECT min(attnum) FILTER (WHERE attinhcount = 0), max(attnum) FILTER (WHERE attinhcount > 0),
+        array_agg(attname ORDER BY attnum) FILTER (WHERE attinhcount > 0)
+    FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) AS a (first_own, last_inherited, inherited)
+    CROSS JOIN LATERAL (SELECT array_agg(attname ORDER BY place) FROM (
+        SELECT attname, min(ARRAY[inhseqno, attnum]) FROM pg_inherits AS i JOIN pg_attribute ON attrelid = i.inhparent
+        WHERE i.inhrelid = c.oid AND attnum > 0 AND NOT attisdropped GROUP BY attname) AS o (attname, place)) AS o (in_order)
+WHERE relnamespace = quote_ident($1::text)::regnamespace AND (first_own < last_inherited OR inherited <> in_order)
 UNION ALL
 SELECT format('partition %s is about to be detached: ALTER TABLE %s DETACH PARTITION %1$s FINALIZE', inhrelid::regclass, inhparent::regclass)
 FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid WHERE inhdetachpending AND relnamespace = quote_ident($1::text)::regnamespace
@@ -204,9 +208,23 @@ SELECT format('table %I.%I is %s, which is not replicated', $1::text, relname,
               CASE WHEN relkind = 'f' THEN 'a foreign table' ELSE 'unlogged' END)
 FROM pg_class WHERE relnamespace = quote_ident($1::text)::regnamespace AND (relkind = 'f' OR relkind IN ('r', 'p') AND relpersistence = 'u')
 UNION ALL
+SELECT format('sequence %1$s is unlogged, so a crash could repeat its values: ALTER SEQUENCE %1$s SET LOGGED', oid::regclass)
+FROM pg_class WHERE relnamespace = quote_ident($1::text)::regnamespace AND relkind = 'S' AND relpersistence = 'u'
+UNION ALL
 SELECT format('trigger %I of %I.%I fires for the replication, too (ENABLE ALWAYS or REPLICA): ALTER TABLE %2$I.%3$I ENABLE TRIGGER %1$I', tgname, $1::text, relname)
 FROM pg_trigger JOIN pg_class AS c ON c.oid = tgrelid
 WHERE relnamespace = quote_ident($1::text)::regnamespace AND tgenabled IN ('A', 'R') AND tgname <> 'shard_is_elsewhere'
+UNION ALL
+SELECT format('trigger %1$I of %2$s of role %3$s uses next_id_trigger() of %4$s, so inserts would fail after the move: drop it, or use one in the same schema',
+              tgname, c.oid::regclass, relowner::regrole, CASE WHEN is_this THEN 'shard ' || shard || ' from another schema' ELSE 'another shard' END)
+FROM pg_extension AS e
+    JOIN pg_depend AS m ON m.refclassid = 'pg_extension'::regclass AND m.refobjid = e.oid AND m.deptype = 'e' AND m.classid = 'pg_proc'::regclass
+    JOIN pg_proc AS p ON p.oid = m.objid AND proname = 'next_id_trigger'
+    JOIN pg_trigger ON tgfoid = p.oid JOIN pg_class AS c ON c.oid = tgrelid
+    CROSS JOIN LATERAL CAST(current_setting('move.shard') AS int) AS shard
+    -- The arguments are texts, each with a zero byte at its end; a number counts in its shortest form.
+    CROSS JOIN LATERAL (SELECT substr(tgargs, 1, length(shard::text) + 1) = convert_to(shard::text, 'SQL_ASCII') || '\x00') AS n (is_this)
+WHERE extname = 'instagram_id' AND is_this <> (relnamespace = quote_ident($1::text)::regnamespace)
 UNION ALL
 SELECT format('trigger %1$I of %2$I.%3$I has the name of the trigger that closes a shard: ALTER TRIGGER %1$I ON %2$I.%3$I RENAME TO another', tgname, $1::text, relname)
 FROM pg_trigger JOIN pg_class AS c ON c.oid = tgrelid JOIN pg_proc AS p ON p.oid = tgfoid
@@ -215,7 +233,7 @@ UNION ALL
 SELECT format('rule %I of %I.%I is enabled for the replication, too (ALWAYS or REPLICA): ALTER TABLE %2$I.%3$I ENABLE RULE %1$I', rulename, $1::text, relname)
 FROM pg_rewrite JOIN pg_class AS c ON c.oid = ev_class WHERE relnamespace = quote_ident($1::text)::regnamespace AND ev_enabled IN ('A', 'R')
 UNION ALL
-SELECT format('row-level security of table %I.%I applies to role %I, so the copy could lack rows: ALTER TABLE %1$I.%2$I NO FORCE ROW LEVEL SECURITY',
+SELECT format('row-level security of table %I.%I applies to role %I, so the copy could lack rows; until the move is done: ALTER TABLE %1$I.%2$I NO FORCE ROW LEVEL SECURITY',
               $1::text, relname, CASE WHEN row_security_active(c.oid) THEN current_user ELSE rolname END)
 FROM pg_class AS c JOIN pg_roles AS r ON r.oid = relowner
 WHERE relnamespace = quote_ident($1::text)::regnamespace

@@ -886,7 +886,7 @@ fn tables_changed_during_the_move_are_detected() {
     run(&mut a, &format!("BEGIN; {create}; PREPARE TRANSACTION 'new'"));
     run(&mut transaction, "COMMIT");
     let named = "another transaction has created objects in schema insta5, or changed it\n\
-        DETAIL: It waits for prepared transaction 'new' of role postgres with a lock on schema insta5, which ROLLBACK PREPARED 'new' ends.";
+        DETAIL: It waits for prepared transaction 'new' of role postgres with a lock on schema insta5, which COMMIT PREPARED 'new' or ROLLBACK PREPARED 'new' ends, as its coordinator has decided.";
     fails(command, named);
     run(&mut a, "COMMIT PREPARED 'new'");
     let changed = "has changed since the move began: table insta5.new;";

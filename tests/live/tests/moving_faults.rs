@@ -269,6 +269,21 @@ fn only_the_move_can_be_finished(servers: &Servers) {
         }
         run(client, "ALTER SCHEMA other RENAME TO insta5");
     }
+    // The map names another server than that of the copy, as after `server b`.
+    let mut map = servers.map();
+    let was: String = one(&mut map, "SELECT copy_definition::text FROM shard_map.moves");
+    run(
+        &mut map,
+        "UPDATE shard_map.moves SET copy_definition = copy_definition || '{\"identity of the schema\": \"1 1\"}'",
+    );
+    run(&mut b, "ALTER SCHEMA insta5 RENAME TO other");
+    for command in [&["cancel", "5"][..], &["move", "5", "--to", "b"]] {
+        let said = servers.refusal(command);
+        assert!(said.contains("b is another server than the one with the copy"), "{said}");
+        assert!(said.ends_with("exit status 5") && one::<bool>(&mut a, IS_CLOSED), "{said}");
+    }
+    run(&mut b, "ALTER SCHEMA other RENAME TO insta5");
+    map.execute("UPDATE shard_map.moves SET copy_definition = $1::text::jsonb", &[&was]).unwrap();
     while_closing_is_lost(servers, || {
         servers.refuses(&["move", "5", "--to", "b"], "schema insta5 on a is open, too");
         assert_eq!(servers.placement(), "a");
@@ -291,9 +306,12 @@ fn schema_renamed_while_writes_are_stopped_is_not_open() {
     servers.refuses(&["cancel", "5"], "schema insta5 on a is called other now");
     run(&mut a, "ALTER SCHEMA other RENAME TO insta5");
     assert!(one::<bool>(&mut a, IS_CLOSED));
-    servers.command(&["cancel", "5"]);
+    // Meanwhile another schema could have had the name.
+    let before = "a has changed since the move began: an earlier change of schema insta5;";
+    servers.refuses(&["move", "5", "--to", "b"], before);
     assert!(!one::<bool>(&mut a, IS_CLOSED));
     run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
+    servers.command(&["cancel", "5"]);
 }
 
 /// A table is copied, its slot on the source is dropped, and then the target crashes, before its
@@ -962,7 +980,7 @@ fn sessions_and_prepared_transactions_with_locks_are_named() {
     let prepared = |what: &str| {
         format!(
             "DETAIL: It waits for prepared transaction 'it''s' of role nobody with a lock on {what}, \
-             which ROLLBACK PREPARED 'it''s' ends"
+             which COMMIT PREPARED 'it''s' or ROLLBACK PREPARED 'it''s' ends, as its coordinator has decided"
         )
     };
     let (prepare, rollback) = ("PREPARE TRANSACTION 'it''s'", "ROLLBACK PREPARED 'it''s'");
@@ -1035,7 +1053,7 @@ fn moves_whose_replication_cannot_work_end() {
     let moves = ["5", "6"].map(|shard| servers.start_command(&["move", shard, "--to", "b"]));
     let reasons = [
         "the replication to b has waited for 30 s for prepared transaction 'it''s' of role postgres \
-         with a lock on table insta5.counter, which ROLLBACK PREPARED 'it''s' ends",
+         with a lock on table insta5.counter, which COMMIT PREPARED 'it''s' or ROLLBACK PREPARED 'it''s' ends, as its coordinator has decided",
         "all logical replication workers of server b have been taken for 30 s, and none of them copies tables: \
          increase max_logical_replication_workers (2) or max_worker_processes (8)",
     ];
@@ -1313,6 +1331,10 @@ fn role_that_is_no_superuser_can_move() {
     let grant = |server: &Server, statement: &str| run(&mut server.connect(), statement);
     check("the role that connects to a is no superuser and lacks REPLICATION");
     grant(&servers.a, "ALTER ROLE mover REPLICATION");
+    check(
+        "server a has row_security = on, which could leave out rows: ALTER ROLE mover IN DATABASE postgres SET row_security = 'off'",
+    );
+    grant(&servers.a, "ALTER ROLE mover IN DATABASE postgres SET row_security = 'off'");
     check("the role that connects to a lacks CREATE on the database");
     grant(&servers.a, "GRANT CREATE ON DATABASE postgres TO mover");
     check("the role that connects to a lacks the rights of keeper");

@@ -61,6 +61,11 @@ const SCHEMA: &str = "SET client_min_messages = error;
 
     CREATE FUNCTION insta5.again() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
     CREATE TRIGGER shard_is_elsewhere BEFORE UPDATE ON insta5.other FOR EACH ROW EXECUTE FUNCTION insta5.again();
+    CREATE UNLOGGED SEQUENCE insta5.fleeting; CREATE TABLE outside_trigger (id bigint);
+    CREATE TRIGGER ids BEFORE INSERT ON outside_trigger FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id');
+    CREATE TRIGGER six BEFORE INSERT ON insta5.full_fine FOR EACH ROW EXECUTE FUNCTION next_id_trigger('6', 'o');
+    CREATE TRIGGER fine BEFORE INSERT ON insta5.likes FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id');
+    CREATE TRIGGER fifty BEFORE INSERT ON outside_trigger FOR EACH ROW EXECUTE FUNCTION next_id_trigger('50', 'id');
     CREATE TRIGGER always AFTER INSERT ON insta5.counter EXECUTE FUNCTION insta5.again(); ALTER TABLE insta5.counter ENABLE ALWAYS TRIGGER always;
     CREATE TRIGGER replica AFTER INSERT ON insta5.counter EXECUTE FUNCTION insta5.again(); ALTER TABLE insta5.counter ENABLE REPLICA TRIGGER replica;
     CREATE RULE too AS ON DELETE TO insta5.counter DO ALSO NOTIFY deleted; ALTER TABLE insta5.counter ENABLE ALWAYS RULE too;
@@ -106,6 +111,8 @@ const SCHEMA: &str = "SET client_min_messages = error;
     CREATE TABLE insta5.ranges (id bigint PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE insta5.leaving PARTITION OF insta5.ranges DEFAULT;
     CREATE TABLE insta5.account (id int PRIMARY KEY); CREATE TABLE insta5.vip (debit int, PRIMARY KEY (id)) INHERITS (insta5.account);
     ALTER TABLE insta5.account ADD credit int; CREATE TABLE insta5.fine (debit int, PRIMARY KEY (id)) INHERITS (insta5.account);
+    CREATE TABLE insta5.turned (credit int, id int PRIMARY KEY); ALTER TABLE insta5.turned INHERIT insta5.account;
+    CREATE TABLE insta5.rate (rate int PRIMARY KEY); CREATE TABLE insta5.both (x int, PRIMARY KEY (id)) INHERITS (insta5.account, insta5.rate);
     UPDATE pg_inherits SET inhdetachpending = true WHERE inhrelid = 'insta5.leaving'::regclass";
 
 /// How the message of each obstacle begins, the statement with which it ends, and what that
@@ -160,6 +167,10 @@ const CASES: &str = r#"
     function insta5.named(integer,integer) of range type insta5.renamed would have the name of that type: as a superuser, | ALTER FUNCTION insta5.named(integer,integer) RENAME TO renamed | SELECT
     function insta5.named(integer,integer,text) of range type insta5.renamed would have the name of that type: as a superuser, | ALTER FUNCTION insta5.named(integer,integer,text) RENAME TO renamed | SELECT
     types insta5.apart and public.apart_multirange are not both in schema insta5 | ALTER TYPE public.apart_multirange SET SCHEMA insta5 | SELECT
+    the columns of insta5.turned would get another order | ALTER TABLE insta5.turned NO INHERIT insta5.account | SELECT
+    sequence insta5.fleeting is unlogged, so a crash could repeat its values | ALTER SEQUENCE insta5.fleeting SET LOGGED | SELECT
+    trigger ids of public.outside_trigger of role postgres uses next_id_trigger() of shard 5 from another schema | drop it, or use one in the same schema | DROP TRIGGER ids ON outside_trigger
+    trigger six of insta5.full_fine of role postgres uses next_id_trigger() of another shard | drop it, or use one in the same schema | DROP TRIGGER six ON insta5.full_fine
     the columns of insta5.vip would get another order | ALTER TABLE insta5.vip NO INHERIT insta5.account | SELECT
     partition insta5.leaving is about to be detached | ALTER TABLE insta5.ranges DETACH PARTITION insta5.leaving FINALIZE | SELECT
     table insta5.counter receives rows by subscription feed | DROP SUBSCRIPTION feed | SELECT

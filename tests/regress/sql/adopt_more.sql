@@ -261,6 +261,16 @@ SELECT state, message, regexp_replace(detail, '\d{12,}', 'N') AS detail FROM rai
 DO $$ BEGIN PERFORM setval('insta527.table_id_seq', 1, false); END $$;
 SELECT state, message, regexp_replace(detail, '\d{12,}', 'N') AS detail FROM raises('SELECT adopt_shard(527)');
 ROLLBACK;
+-- Neither does unadopt_shard() open it, nor an adoption after the shard was dropped.
+BEGIN;
+CALL original('insta527', '527');
+SELECT function FROM adopt_shard(527);
+DO $$ BEGIN EXECUTE (SELECT format('ALTER SEQUENCE insta527.table_id_seq MAXVALUE %s', last_value) FROM insta527.table_id_seq); END $$;
+SELECT state, message FROM raises('SELECT unadopt_shard(527)');
+DROP FUNCTION insta527.shard_527(), insta527.original_next_id();
+CALL original('insta527', '527');
+SELECT state, message FROM raises('SELECT adopt_shard(527)');
+ROLLBACK;
 -- So does one that was closed before it was used, or on the first day after its epoch.
 BEGIN;
 SELECT create_shard(591, epoch => date_trunc('day', now()));
