@@ -195,7 +195,7 @@ pub fn compare_rows(map: &Map, source: &Server, target: &Server, snapshot: &Conn
 /// first use in a session is slow, because it loads libraries and catalogs.
 fn warm_up(source: &Server, target: &Server, recorded: &str) -> Result {
     trust::require(source, &source.connection())?;
-    source.compare_definition(&source.connection(), "definition", recorded)?;
+    source.compare_definition(&source.connection(), recorded)?;
     match states(source, Deadline::begin(WARM_UP)) {
         // The error of the closing names the session with the lock.
         Err(error) if is_timeout(error.sqlstate()) => check_interrupt()?,
@@ -244,10 +244,7 @@ fn stop_writes(
     // gone.
     let has_all = names_in(&states)? == names_in(sequences)?;
     if !has_all || !source.has_same("identity of the schema", recorded)? {
-        let Server { schema, name, .. } = source;
-        let message = format!("schema {schema} on {name} was renamed while writes were stopped");
-        let objects = vec![format!("schema {schema}")];
-        return Err(Error::Changed { message, column: "definition", objects });
+        return Err(source.renamed("was renamed while writes were stopped"));
     }
     check_interrupt()?;
     let rest = deadline.last_answer().saturating_duration_since(Instant::now());
@@ -283,7 +280,7 @@ fn close_source(
             source.run_against_blockers(&lock, false, Some(&watcher), PROBLEM)?;
             has_locks = true;
             session.run(&deadline.within("")).context(problem)?;
-            source.compare_definition(session, "definition", recorded)?;
+            source.compare_definition(session, recorded)?;
             require_sequences(source, &watcher, sequences)?;
             session.run(&deadline.within(CLOSE)).context(problem)?;
             // A COMMIT that is canceled would not wait for a synchronous standby.
@@ -353,7 +350,7 @@ fn begin_to_open(target: &Server, recorded: &str) -> Result {
     trust::require(target, &session)?;
     let lock = concat!("SET LOCAL lock_timeout = '10s';", include_str!("sql/lock_schema.sql"));
     target.run_against_blockers(lock, false, None, "the schema cannot be locked")?;
-    target.compare_definition(&session, "copy_definition", recorded)
+    target.compare_definition(&session, recorded)
 }
 
 /// Opens the copy, and gives it the states of the sequences; [`commit`] comes next. Fails if the
@@ -375,7 +372,7 @@ fn open_copy(
     snapshot.run(&deadline.within(HOLD_ROWS)).context(problem)?;
     // The transaction began up to a minute ago.
     session.run(&deadline.within("")).context(problem)?;
-    target.compare_definition(&session, "copy_definition", recorded)?;
+    target.compare_definition(&session, recorded)?;
     let set =
         "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
     session.query(set, &[states, sequences]).context(problem)?;

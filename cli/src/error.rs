@@ -9,9 +9,10 @@ pub enum Error {
     /// No change is incomplete, and the map is correct.
     #[error("{message}{}", .server.as_ref().map_or_else(String::new, |error| format!(": {error}")))]
     Failed { message: String, server: Option<libpq::Error> },
-    /// The schema differs from what the map records in this column. Otherwise as [`Error::Failed`].
+    /// Objects of the schema on this server have changed since the move began. Otherwise as
+    /// [`Error::Failed`].
     #[error("{message}")]
-    Changed { message: String, column: &'static str, objects: Vec<String> },
+    Changed { message: String, server: String, objects: Vec<String> },
     /// The checks found these obstacles, and nothing was changed.
     #[error("{problem}")]
     Refused { problem: String, obstacles: Vec<String> },
@@ -80,10 +81,10 @@ impl Error {
         lines
     }
 
-    /// The column of the map from which the schema differs, and the objects that do.
-    pub fn change(&self) -> Option<(&'static str, &[String])> {
+    /// The server on which the schema has changed, and the objects that have.
+    pub fn change(&self) -> Option<(&str, &[String])> {
         match self {
-            Error::Changed { column, objects, .. } => Some((column, objects)),
+            Error::Changed { server, objects, .. } => Some((server, objects)),
             Error::WritesStopped { cause, .. } | Error::Unfinished { cause, .. } => cause.change(),
             _ => None,
         }

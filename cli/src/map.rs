@@ -300,14 +300,17 @@ impl Map {
         self.change(&statement, &[&shard.to_string(), value])
     }
 
-    /// Records in this column that the schema was changed, from which it then differs even if that
-    /// is undone. First ends the transaction of [`Map::begin_to_switch`].
-    pub fn record_change(&self, shard: u16, column: &'static str, change: &str) -> Result {
+    /// Adds changes of the schema on this server to its definition, which so differs from then on.
+    /// First ends the transaction of [`Map::begin_to_switch`].
+    pub fn record_changes(&self, shard: u16, server: &str, changes: &[String]) -> Result {
         in_map(self.connection.run("ROLLBACK"), "the map cannot be changed")?;
-        let statement = format!(
-            "UPDATE shard_map.moves SET {column} = {column} || jsonb_build_object($2::text, '') WHERE shard = $1::int"
-        );
-        self.change(&statement, &[&shard.to_string(), change])
+        self.check_lock()?;
+        let statement = "UPDATE shard_map.moves SET definition = definition || CASE server WHEN source THEN changes ELSE '{}' END,
+                copy_definition = copy_definition || CASE server WHEN target THEN changes ELSE '{}' END
+            FROM (SELECT $2::text, jsonb_object_agg(change, '') FROM jsonb_array_elements_text($3::jsonb) AS change) AS c (server, changes)
+            WHERE shard = $1::int";
+        let changes = serde_json::to_string(changes).expect("texts");
+        self.change(statement, &[&shard.to_string(), server, &changes])
     }
 
     /// The value that [`Map::record`] has stored.

@@ -4,11 +4,12 @@
 use crate::checks;
 use crate::cutover;
 use crate::error::{Error, Result, check_interrupt, fail};
+use crate::interrupt;
 use crate::libpq::Connection;
 use crate::map::{Map, MapEntry, MoveStatus, Trust};
 use crate::output::Output;
 use crate::replication;
-use crate::server::Server;
+use crate::server::{EARLIER, Server};
 use instagram_id_core::moving::{MoveStage, MoveState, NoStep, Step, next_step, next_step_back};
 use std::time::Duration;
 
@@ -40,13 +41,13 @@ pub fn move_shard(
     }
     let mut moving = Moving::connect(map, shard, &moving, trust, output)?;
     moving.run(&mut stage, limit).map_err(|cause| {
-        let cause = moving.noted(cause);
+        let cause = moving.record_change_in(cause);
         let resume = format!("to resume: instagram_id_shards move {shard} --to {to}");
+        let undo = format!("to undo: instagram_id_shards cancel {shard}");
         let advice = match (stage, &cause) {
             (MoveStage::None, _) | (_, Error::WritesStopped { .. }) => return cause,
-            (MoveStage::Begun, _) => {
-                format!("{resume}; to undo: instagram_id_shards cancel {shard}")
-            }
+            (MoveStage::Begun, cause) if cause.change().is_some() => undo,
+            (MoveStage::Begun, _) => format!("{resume}; {undo}"),
             _ => resume,
         };
         Error::Unfinished { advice, cause: Box::new(cause) }
@@ -131,7 +132,7 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
     let moving = Moving::connect(map, shard, &moving, &Trust::default(), output)?;
     loop {
         check_interrupt()?;
-        let seen = moving.look(stage).map_err(|cause| moving.noted(cause))?;
+        let seen = moving.look(stage).map_err(|cause| moving.record_change_in(cause))?;
         match next_step_back(seen) {
             Ok(Step::ResumeWrites) => moving.resume_writes()?,
             Ok(_) => break,
@@ -154,7 +155,7 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
         }
     }
     output.step("Removing all objects that the move has created");
-    moving.undo()?;
+    moving.undo().map_err(|cause| moving.record_change_in(cause))?;
     output.step(format!("Shard {shard} is on {from}, as before"));
     Ok(())
 }
@@ -243,12 +244,10 @@ impl<'a> Moving<'a> {
         for (server, what) in [(&self.source, "definition"), (&self.target, "copy_definition")] {
             let recorded = self.map.recorded(server.shard, what)?.unwrap_or_default();
             if let Some(name) = server.other_name(&recorded)? {
-                let Server { schema, name: on, .. } = server;
-                let message = format!(
-                    "schema {schema} on {on} is called {name} now: rename it to {schema}, and run this again"
-                );
-                let objects = vec![format!("schema {schema}")];
-                return Err(Error::Changed { message, column: what, objects });
+                let schema = &server.schema;
+                return Err(server.renamed(&format!(
+                    "is called {name} now: rename it to {schema}, and run this again"
+                )));
             }
         }
         Ok(())
@@ -333,6 +332,8 @@ impl<'a> Moving<'a> {
     fn copy_rows(&self, limit: Duration) -> Result<bool> {
         let Moving { map, output, source, target, .. } = self;
         let [definition, copy] = map.definitions(source.shard)?;
+        source.require_no_earlier_change(&definition)?;
+        target.require_no_earlier_change(&copy)?;
         if !target.has_same("timeline of the server", &copy)? {
             output.warn(&format!(
                 "{} has failed over, and may have lost changes that it had confirmed",
@@ -421,22 +422,24 @@ impl<'a> Moving<'a> {
         Ok(())
     }
 
-    /// Allows writes on the source, unless the copy may be open on another server than the one that
-    /// the map names now.
+    /// Allows writes on the source, unless the map now names another database than that of the
+    /// copy, which may be open.
     fn resume_writes(&self) -> Result {
         self.map.check_lock()?;
-        let copy = self.map.recorded(self.source.shard, "copy_definition")?;
-        if let Some(copy) = copy
-            && !self.target.is_server_of(&copy)?
-        {
-            let cause = Error::failed(format!(
-                "{0} is another server than the one with the copy of this move, which may be open: correct the conninfo of {0}",
-                self.target.name
-            ));
-            return Err(self.stopped_if(true, cause));
-        }
-        let sequences = self.map.sequences(self.source.shard)?;
-        let ended = self.source.open_shard(&sequences).map_err(|cause| match cause {
+        let resumed = || {
+            let copy = self.map.recorded(self.source.shard, "copy_definition")?;
+            if let Some(copy) = copy
+                && !self.target.has_same("identity of the database", &copy)?
+            {
+                fail!(
+                    "the conninfo of {} names another database than that with the copy of this move, which may be open: correct it; \
+                     or, if that is lost, undo the move by hand",
+                    self.target.name
+                );
+            }
+            self.source.open_shard(&self.map.sequences(self.source.shard)?)
+        };
+        let ended = resumed().map_err(|cause| match cause {
             Error::Failed { .. } => self.stopped_if(true, cause),
             cause => cause,
         })?;
@@ -445,19 +448,20 @@ impl<'a> Moving<'a> {
         Ok(())
     }
 
-    /// The error. If a change of the schema was noticed, also records it, so that this move is not
-    /// resumed if the change is undone: meanwhile rows of another table can have been copied, or
-    /// changes of rows ignored.
-    fn noted(&self, cause: Error) -> Error {
-        const BEFORE: &str = "an earlier change of ";
-        if let Some((column, objects)) = cause.change()
-            && !objects.iter().any(|object| object.starts_with(BEFORE))
-        {
-            let change = format!("{BEFORE}{}", objects.join(", "));
-            if let Err(error) = self.map.record_change(self.source.shard, column, &change) {
-                let shard = self.source.shard;
+    /// Records a change of the schema that this error reports, so that the move is not resumed even
+    /// if the change is undone: meanwhile rows of another table can have been copied, or changes of
+    /// rows ignored. Returns the error.
+    fn record_change_in(&self, cause: Error) -> Error {
+        if let Some((server, objects)) = cause.change() {
+            let new = objects.iter().filter(|object| !object.starts_with(EARLIER));
+            let changes: Vec<_> = new.map(|object| format!("{EARLIER}{object}")).collect();
+            let shard = self.source.shard;
+            let record = || self.map.record_changes(shard, server, &changes);
+            if !changes.is_empty()
+                && let Err(error) = interrupt::hold_off(record)
+            {
                 self.output.warn(&format!(
-                    "{error}; run cancel {shard} also if the change of the schema is undone"
+                    "{error}; run cancel {shard} even if the schema is changed back"
                 ));
             }
         }

@@ -64,7 +64,7 @@ pub fn create_copy(map: &Map, source: &Server, target: &Server) -> Result {
     let created = objects(&session, source).context(problem)?;
     if let Some(lost) = dump.objects.difference(&created).next() {
         let way_out = if lost.starts_with("column ") {
-            "make the types of both servers the same"
+            "make the types of both servers the same, or, if it inherits columns, let it inherit them again after the move"
         } else {
             "drop it, and create it again after the move"
         };
@@ -285,7 +285,7 @@ pub fn wait_for_copy(
     let mut is_copied = false;
     loop {
         if compared.is_none_or(|at: Instant| at.elapsed() > COMPARE) {
-            source.compare_definition(&source.connection(), "definition", recorded)?;
+            source.compare_definition(&source.connection(), recorded)?;
             compared = Some(Instant::now());
         }
         let mut report = report(source, target, &mark)?;

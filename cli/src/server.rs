@@ -107,6 +107,9 @@ pub fn is_passing(sqlstate: &str) -> bool {
     is_timeout(sqlstate) || sqlstate == WRITTEN_TWICE
 }
 
+/// How names of changes begin that a command has noticed, in a recorded definition.
+pub const EARLIER: &str = "an earlier change of ";
+
 /// The entry of a server in the map.
 #[derive(Debug, Deserialize)]
 pub struct ServerEntry {
@@ -181,27 +184,38 @@ impl Server {
         }
     }
 
-    /// Fails if the definition of the schema differs from `recorded`, which is that in this column
-    /// of the map, and names objects that differ.
-    pub fn compare_definition(
-        &self,
-        session: &Connection,
-        column: &'static str,
-        recorded: &str,
-    ) -> Result {
+    /// Fails if the definition of the schema differs from `recorded`, and names objects that
+    /// differ.
+    pub fn compare_definition(&self, session: &Connection, recorded: &str) -> Result {
         let now = definition(session).context(|| self.problem())?;
         let objects = changed_objects(recorded, &now)?;
         if objects.is_empty() {
             return Ok(());
         }
+        Err(self.changed(objects))
+    }
+
+    /// Fails if a command has noticed a change of the schema since this definition was recorded.
+    pub fn require_no_earlier_change(&self, recorded: &str) -> Result {
+        let names = names_in(recorded)?.into_iter();
+        let changes: Vec<String> = names.filter(|name| name.starts_with(EARLIER)).collect();
+        if changes.is_empty() { Ok(()) } else { Err(self.changed(changes)) }
+    }
+
+    fn changed(&self, objects: Vec<String>) -> Error {
+        let Server { schema, name, shard, .. } = self;
+        let list = objects.join(", ");
         let message = format!(
-            "schema {} on {} has changed since the move began: {}; run cancel {}, and move the shard again",
-            self.schema,
-            self.name,
-            objects.join(", "),
-            self.shard
+            "schema {schema} on {name} has changed since the move began: {list}; run cancel {shard}, and move the shard again"
         );
-        Err(Error::Changed { message, column, objects })
+        Error::Changed { message, server: name.clone(), objects }
+    }
+
+    /// The error that says how the schema was renamed.
+    pub fn renamed(&self, how: &str) -> Error {
+        let Server { schema, name, .. } = self;
+        let message = format!("schema {schema} on {name} {how}");
+        Error::Changed { message, server: name.clone(), objects: vec![format!("schema {schema}")] }
     }
 
     /// Sets the schema, which is known only after the shard has been found.
@@ -331,12 +345,6 @@ impl Server {
         let query = "SELECT min(nspname) FROM pg_namespace AS n, pg_control_system()
              WHERE nspname <> $1 AND concat_ws(' ', system_identifier, n.oid) = nullif($2, '')::jsonb ->> 'identity of the schema'";
         Ok(self.query(query, &[&self.schema, recorded])?.one()?)
-    }
-
-    /// Whether this is the server, or one made from it, on which this definition was recorded.
-    pub fn is_server_of(&self, recorded: &str) -> Result<bool> {
-        let query = "SELECT split_part($1::jsonb ->> 'identity of the schema', ' ', 1) = system_identifier::text FROM pg_control_system()";
-        self.holds(query, &[recorded])
     }
 
     /// Whether a fact of sql/identity.sql is the same as in this definition.

@@ -9,8 +9,8 @@ use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::roles;
 use crate::sequence::IdSequence;
+use crate::sequence::check::{check_not_closed, check_not_ended};
 use crate::sequence::placement;
-use crate::sequence::refusal;
 use crate::shard::columns::{self, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners};
 use crate::shard::ddl;
 use crate::shard::definition::Definition;
@@ -84,7 +84,7 @@ impl Adoption {
         if self.sequence.oid != existing.sequence.oid && self.function.name == "next_id" {
             return differs("sequence", &sequence);
         }
-        refusal::check_not_closed(existing.sequence.oid)
+        check_not_closed(existing.sequence.oid)
     }
 
     /// Checks that the original can be kept under another name.
@@ -114,7 +114,7 @@ impl Adoption {
             return Err(Error::OriginalTemporary { kind: "sequence", name: name() });
         }
         // It must not be opened here, whether or not the shard is still defined.
-        refusal::check_not_closed(sequence)?;
+        check_not_ended(sequence)?;
         // The owner of the function must be able to change the sequence. No other role may move it.
         if !catalog::has_rights_of(self.function.owner, relation.owner)
             || !trust::is_of_shard(relation.owner, self.parts.owner)

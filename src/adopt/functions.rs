@@ -29,8 +29,7 @@ use crate::pg::spi;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::IdSequence;
-use crate::sequence::check::is_closed_to_nextval;
-use crate::sequence::refusal;
+use crate::sequence::check::{check_not_closed, is_closed_to_nextval};
 use crate::shard::columns::{self, Callers, Column, Owners, WITH_DEFAULTS};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
@@ -207,7 +206,7 @@ fn sequences_to_lock(adopted: &[Adopted]) -> Result<Vec<IdSequence>, Error> {
         one.check_name_in_original()?;
         one.check_sequence()?;
         // It must not be opened here, nor by a later adoption.
-        refusal::check_not_closed(one.sequence.oid)?;
+        check_not_closed(one.sequence.oid)?;
         roles::check_may_set(one.sequence.oid)?;
         roles::check_may_create_in(one.function.schema, one.function.owner)?;
         locks::check_schema_of(one.sequence.oid)?;

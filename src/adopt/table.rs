@@ -17,7 +17,7 @@ use crate::pg::spi::{self, select, select_by_index};
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
 use crate::sequence::placement;
-use crate::sequence::{IdSequence, refusal};
+use crate::sequence::{IdSequence, check};
 use crate::shard::columns::{self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead};
 use crate::shard::ddl::ShardParts;
 use crate::shard::definition::{self, Definition};
@@ -205,7 +205,7 @@ fn check_not_closed(definition: &Definition) -> Result<(), Error> {
     if placement::is_distributed(definition.schema) {
         return Ok(());
     }
-    refusal::check_not_closed(definition.sequence.oid)
+    check::check_not_closed(definition.sequence.oid)
 }
 
 fn lock_for(key: &KeyColumn) -> TableLock {

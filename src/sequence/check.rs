@@ -1,6 +1,6 @@
 //! Whether a sequence may be used now, here, by this role.
 
-use crate::error::Unfit;
+use crate::error::{Error, Unfit};
 use crate::pg::catalog;
 use crate::pg::invalidation::{self, Cached};
 use crate::pg::names;
@@ -8,10 +8,11 @@ use crate::pg::raw::Raw;
 use crate::pg::roles;
 use crate::pg::sys::{self, NoLock, RowExclusiveLock};
 use crate::sequence::cache::{CachedSequence, Permit, Placement, SequenceInfo, Validity};
-use crate::sequence::refusal::Refusal;
+use crate::sequence::read;
+use crate::sequence::refusal::{Refusal, ends_at};
 use crate::sequence::{CopyPolicy, IdSequence};
 use instagram_id_core::copy::{self, RANGE_BITS, first_of_range};
-use instagram_id_core::hlc::{self, Next, State, VALUE_MAX};
+use instagram_id_core::hlc::{self, FIRST_DAY_MS, Next, State, VALUE_MAX};
 use pgrx::pg_sys::{self, Oid};
 
 /// Locks the sequence, once per transaction, so that it cannot be dropped or altered.
@@ -236,6 +237,30 @@ pub fn group_of_range(min: i64, max: i64) -> Option<i32> {
     let group = min >> RANGE_BITS;
     let is_range = group > 0 && min == first_of_range(group) && max == first_of_range(group + 1);
     is_range.then_some(group as i32)
+}
+
+/// Checks that no move has closed the sequence of a shard, even if its value was set back since.
+pub fn check_not_closed(sequence: Oid) -> Result<(), Error> {
+    check_end(sequence, |max| hlc::ms_of(max) >= FIRST_DAY_MS || ends(sequence, max))
+}
+
+/// Checks that no move has closed a sequence that may be a plain counter, with any MAXVALUE.
+pub fn check_not_ended(sequence: Oid) -> Result<(), Error> {
+    check_end(sequence, |max| ends(sequence, max))
+}
+
+fn check_end(sequence: Oid, is_closed: impl Fn(i64) -> bool) -> Result<(), Error> {
+    let Some(options) = catalog::sequence_options(sequence) else { return Ok(()) };
+    let max = options.seqmax;
+    let may_end = options.seqcycle == 0 && group_of_range(options.seqmin, max).is_none();
+    if may_end && max < VALUE_MAX && is_closed(max) {
+        return Err(Error::ClosedByMove { name: names::relation(sequence), max });
+    }
+    Ok(())
+}
+
+fn ends(sequence: Oid, max: i64) -> bool {
+    read::state(sequence).is_some_and(|state| ends_at(max, state))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::pg::transaction;
 use crate::sequence::read;
 use instagram_id_core::copy;
 use instagram_id_core::epoch::Epoch;
-use instagram_id_core::hlc::{self, FIRST_DAY_MS, State};
+use instagram_id_core::hlc::State;
 use pgrx::pg_sys::Oid;
 
 /// Why nothing was done. Plain data, so that it can leave [`guarded`](crate::pg::raw::guarded).
@@ -119,22 +119,7 @@ fn is_ended_by_max(unfit: Unfit, max: i64, state: Option<State>) -> bool {
         && state.is_some_and(|state| ends_at(max, state))
 }
 
-/// Checks that no move has closed the sequence, even if its value was set back since. No counter
-/// has a MAXVALUE as great as an id's state.
-pub fn check_not_closed(sequence: Oid) -> Result<(), Error> {
-    let max = catalog::sequence_options(sequence)
-        .filter(|it| it.seqcycle == 0)
-        .map(|options| options.seqmax);
-    let ends = |max| read::state(sequence).is_some_and(|state| ends_at(max, state));
-    let is_closed =
-        |max: &i64| *max < hlc::VALUE_MAX && (hlc::ms_of(*max) >= FIRST_DAY_MS || ends(*max));
-    match max.filter(is_closed) {
-        Some(max) => Err(Error::ClosedByMove { name: names::relation(sequence), max }),
-        None => Ok(()),
-    }
-}
-
 /// Whether the last value has reached this MAXVALUE, as in a sequence that a move has closed.
-fn ends_at(max: i64, state: State) -> bool {
+pub fn ends_at(max: i64, state: State) -> bool {
     state.last_value >= max && !copy::is_closed(state.last_value)
 }

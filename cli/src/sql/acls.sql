@@ -20,5 +20,5 @@ acls (owner, object, suffix, acl) AS MATERIALIZED (
     SELECT owner, 'TYPE ' || t.oid::regtype, '', coalesce(typacl, acldefault('T', owner))
     FROM pg_type AS t LEFT JOIN pg_range ON t.oid = rngmultitypid
         CROSS JOIN LATERAL (SELECT typowner FROM pg_type AS r WHERE r.oid = coalesce(rngtypid, t.oid)) AS r (owner)
-    WHERE typnamespace = quote_ident($1::text)::regnamespace AND NOT EXISTS (SELECT FROM pg_type AS e WHERE e.typarray = t.oid)
+    WHERE typnamespace = quote_ident($1::text)::regnamespace AND NOT EXISTS (SELECT FROM pg_type AS e WHERE e.oid = t.typelem AND e.typarray = t.oid)
 )

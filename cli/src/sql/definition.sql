@@ -15,7 +15,7 @@ WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = cur
     SELECT c.* FROM pg_class AS c JOIN n ON n.oid = relnamespace WHERE relkind NOT IN ('i', 'I', 't')
 ), types AS MATERIALIZED (
     SELECT t.* FROM pg_type AS t JOIN n ON n.oid = typnamespace
-    WHERE NOT EXISTS (SELECT FROM pg_type AS e WHERE e.typarray = t.oid) AND typrelid NOT IN (SELECT oid FROM relations WHERE relkind <> 'c')
+    WHERE NOT EXISTS (SELECT FROM pg_type AS e WHERE e.oid = t.typelem AND e.typarray = t.oid) AND typrelid NOT IN (SELECT oid FROM relations WHERE relkind <> 'c')
 ), attributes AS MATERIALIZED (
     SELECT attrelid, attnum, atttypid, a.xmin FROM pg_attribute AS a JOIN relations AS r ON r.oid = attrelid WHERE attnum > 0
 ), parts (type) AS (
@@ -64,8 +64,10 @@ WITH RECURSIVE n AS MATERIALIZED (SELECT * FROM pg_namespace WHERE nspname = cur
         indisvalid, indisreplident, i.relname, i.reltablespace, (SELECT array_agg(coalesce(attstattarget, -1) ORDER BY attnum) FROM pg_attribute WHERE attrelid = indexrelid))
     FROM pg_index JOIN relations AS r ON r.oid = indrelid JOIN pg_class AS i ON i.oid = indexrelid WHERE indisvalid OR i.relkind = 'I'
     UNION ALL
-    -- One that was enabled for the replication could change rows of the copy.
-    SELECT 'pg_class', tgrelid, 'pg_trigger', t.oid, concat(to_jsonb(t) - 'tgconstrindid', CASE WHEN NOT tgisinternal THEN t.xmin END)
+    -- On the target, where there is no publication, a trigger that was enabled for the replication
+    -- meanwhile could have changed rows, so there the transaction counts.
+    SELECT 'pg_class', tgrelid, 'pg_trigger', t.oid, concat(to_jsonb(t) - 'tgconstrindid', CASE
+        WHEN NOT tgisinternal AND NOT EXISTS (SELECT FROM pg_publication WHERE pubname = current_setting('move.name')) THEN t.xmin END)
     FROM pg_trigger AS t JOIN relations AS r ON r.oid = tgrelid WHERE tgname <> 'shard_is_elsewhere'
     UNION ALL
     SELECT 'pg_class', ev_class, 'pg_rewrite', w.oid, w::text FROM pg_rewrite AS w JOIN relations AS r ON r.oid = ev_class

@@ -66,7 +66,7 @@ COMMENT ON TABLE shard_map.moves IS 'moves under way, and those that have left a
 COMMENT ON COLUMN shard_map.moves.switched IS 'when the map was changed; from then on the shard is on the target';
 COMMENT ON COLUMN shard_map.moves.finished IS 'when all that was left to do was to clean up';
 COMMENT ON COLUMN shard_map.moves.sequences IS 'MINVALUE, MAXVALUE, START and CYCLE of the sequences, from before they were closed';
-COMMENT ON COLUMN shard_map.moves.definition IS 'hashes of the objects of the schema when it was dumped from the source, its identity, and the timeline of the server';
+COMMENT ON COLUMN shard_map.moves.definition IS 'hashes of the objects of the schema when it was dumped from the source, its identity, and the timeline of the server; and changes that a command has noticed since';
 COMMENT ON COLUMN shard_map.moves.copy_definition IS 'the same of the copy when it was created on the target';
 COMMENT ON COLUMN shard_map.moves.subscribed IS 'when the move was about to subscribe; until it ends, it has names of slots on the source';
 COMMENT ON COLUMN shard_map.moves.rows IS 'the numbers of rows with which the copy was opened, which the old copy must have as well';

@@ -215,12 +215,12 @@ SELECT format('trigger %I of %I.%I fires for the replication, too (ENABLE ALWAYS
 FROM pg_trigger JOIN pg_class AS c ON c.oid = tgrelid
 WHERE relnamespace = quote_ident($1::text)::regnamespace AND tgenabled IN ('A', 'R') AND tgname <> 'shard_is_elsewhere'
 UNION ALL
-SELECT format('trigger %1$I of %2$s of role %3$s uses next_id_trigger() of %4$s, so inserts would fail after the move: drop it, or use one in the same schema',
-              tgname, c.oid::regclass, relowner::regrole, CASE WHEN is_this THEN 'shard ' || shard || ' from another schema' ELSE 'another shard' END)
+SELECT format('trigger %1$I of %2$s of role %3$s uses next_id_trigger() of %4$s, so inserts would fail after the move: drop it%5$s', tgname, c.oid::regclass, relowner::regrole,
+              CASE WHEN is_this THEN 'shard ' || shard || ' in another schema' ELSE 'another shard' END, CASE WHEN NOT is_this THEN ', or create it for shard ' || shard END)
 FROM pg_extension AS e
     JOIN pg_depend AS m ON m.refclassid = 'pg_extension'::regclass AND m.refobjid = e.oid AND m.deptype = 'e' AND m.classid = 'pg_proc'::regclass
     JOIN pg_proc AS p ON p.oid = m.objid AND proname = 'next_id_trigger'
-    JOIN pg_trigger ON tgfoid = p.oid JOIN pg_class AS c ON c.oid = tgrelid
+    JOIN pg_trigger ON tgfoid = p.oid AND tgparentid = 0 JOIN pg_class AS c ON c.oid = tgrelid
     CROSS JOIN LATERAL CAST(current_setting('move.shard') AS int) AS shard
     -- The arguments are texts, each with a zero byte at its end; a number counts in its shortest form.
     CROSS JOIN LATERAL (SELECT substr(tgargs, 1, length(shard::text) + 1) = convert_to(shard::text, 'SQL_ASCII') || '\x00') AS n (is_this)

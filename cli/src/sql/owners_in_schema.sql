@@ -7,5 +7,5 @@ SELECT DISTINCT rolname FROM pg_roles JOIN (
     UNION SELECT proowner FROM pg_proc AS p WHERE pronamespace = quote_ident($1::text)::regnamespace
         AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'i')
     UNION SELECT typowner FROM pg_type AS t WHERE typnamespace = quote_ident($1::text)::regnamespace
-        AND typtype <> 'm' AND NOT EXISTS (SELECT FROM pg_type AS e WHERE e.typarray = t.oid)
+        AND typtype <> 'm' AND NOT EXISTS (SELECT FROM pg_type AS e WHERE e.oid = t.typelem AND e.typarray = t.oid)
 ) AS owners (owner) ON owner = oid ORDER BY rolname

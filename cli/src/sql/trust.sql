@@ -39,7 +39,7 @@ WITH RECURSIVE {own}, used (class, object) AS (
         UNION ALL SELECT 'pg_class'::regclass, oid, relowner FROM pg_class WHERE relkind NOT IN ('i', 'I', 't')
         UNION ALL SELECT 'pg_proc'::regclass, oid, proowner FROM pg_proc
         UNION ALL SELECT 'pg_type'::regclass, oid, typowner FROM pg_type AS t
-            WHERE typrelid = 0 AND NOT EXISTS (SELECT FROM pg_type AS e WHERE e.typarray = t.oid)
+            WHERE typrelid = 0 AND NOT EXISTS (SELECT FROM pg_type AS e WHERE e.oid = t.typelem AND e.typarray = t.oid)
         UNION ALL SELECT 'pg_operator'::regclass, oid, oprowner FROM pg_operator
         UNION ALL SELECT 'pg_opclass'::regclass, oid, opcowner FROM pg_opclass
         UNION ALL SELECT 'pg_opfamily'::regclass, oid, opfowner FROM pg_opfamily

@@ -269,21 +269,16 @@ fn only_the_move_can_be_finished(servers: &Servers) {
         }
         run(client, "ALTER SCHEMA other RENAME TO insta5");
     }
-    // The map names another server than that of the copy, as after `server b`.
-    let mut map = servers.map();
-    let was: String = one(&mut map, "SELECT copy_definition::text FROM shard_map.moves");
-    run(
-        &mut map,
-        "UPDATE shard_map.moves SET copy_definition = copy_definition || '{\"identity of the schema\": \"1 1\"}'",
-    );
-    run(&mut b, "ALTER SCHEMA insta5 RENAME TO other");
+    // The map names another database than that of the copy.
+    run(&mut b, "CREATE DATABASE other");
+    run(&mut servers.b.connect_to("other"), "CREATE EXTENSION instagram_id");
+    servers.command(&["server", "b", &conninfo(&servers.b, "other")]);
     for command in [&["cancel", "5"][..], &["move", "5", "--to", "b"]] {
         let said = servers.refusal(command);
-        assert!(said.contains("b is another server than the one with the copy"), "{said}");
+        assert!(said.contains("the conninfo of b names another database"), "{said}");
         assert!(said.ends_with("exit status 5") && one::<bool>(&mut a, IS_CLOSED), "{said}");
     }
-    run(&mut b, "ALTER SCHEMA other RENAME TO insta5");
-    map.execute("UPDATE shard_map.moves SET copy_definition = $1::text::jsonb", &[&was]).unwrap();
+    servers.command(&["server", "b", &conninfo(&servers.b, "postgres")]);
     while_closing_is_lost(servers, || {
         servers.refuses(&["move", "5", "--to", "b"], "schema insta5 on a is open, too");
         assert_eq!(servers.placement(), "a");

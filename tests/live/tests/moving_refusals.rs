@@ -169,8 +169,8 @@ const CASES: &str = r#"
     types insta5.apart and public.apart_multirange are not both in schema insta5 | ALTER TYPE public.apart_multirange SET SCHEMA insta5 | SELECT
     the columns of insta5.turned would get another order | ALTER TABLE insta5.turned NO INHERIT insta5.account | SELECT
     sequence insta5.fleeting is unlogged, so a crash could repeat its values | ALTER SEQUENCE insta5.fleeting SET LOGGED | SELECT
-    trigger ids of public.outside_trigger of role postgres uses next_id_trigger() of shard 5 from another schema | drop it, or use one in the same schema | DROP TRIGGER ids ON outside_trigger
-    trigger six of insta5.full_fine of role postgres uses next_id_trigger() of another shard | drop it, or use one in the same schema | DROP TRIGGER six ON insta5.full_fine
+    trigger ids of public.outside_trigger of role postgres uses next_id_trigger() of shard 5 in another schema | drop it | DROP TRIGGER ids ON outside_trigger
+    trigger six of insta5.full_fine of role postgres uses next_id_trigger() of another shard | drop it, or create it for shard 5 | DROP TRIGGER six ON insta5.full_fine
     the columns of insta5.vip would get another order | ALTER TABLE insta5.vip NO INHERIT insta5.account | SELECT
     partition insta5.leaving is about to be detached | ALTER TABLE insta5.ranges DETACH PARTITION insta5.leaving FINALIZE | SELECT
     table insta5.counter receives rows by subscription feed | DROP SUBSCRIPTION feed | SELECT

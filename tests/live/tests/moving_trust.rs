@@ -243,7 +243,7 @@ fn trust_depends_on_the_role_of_the_command() {
     let roles = "CREATE ROLE other; CREATE ROLE mover LOGIN REPLICATION; CREATE ROLE twice LOGIN REPLICATION;
         ALTER ROLE keeper REPLICATION; GRANT keeper TO mover; GRANT keeper, other TO twice; GRANT pg_monitor TO keeper, mover, twice;
         GRANT CREATE ON DATABASE postgres TO mover, twice; ALTER ROLE keeper SET row_security = off;
-        ALTER ROLE mover SET row_security = off; ALTER ROLE twice SET row_security = off";
+        ALTER ROLE mover SET row_security = off; ALTER ROLE twice BYPASSRLS";
     for server in [&servers.a, &servers.b] {
         run(&mut server.connect(), roles);
         if major() >= 16 {

@@ -271,6 +271,12 @@ DROP FUNCTION insta527.shard_527(), insta527.original_next_id();
 CALL original('insta527', '527');
 SELECT state, message FROM raises('SELECT adopt_shard(527)');
 ROLLBACK;
+-- A plain counter may have any MAXVALUE.
+BEGIN;
+CALL original('insta527', '527');
+ALTER SEQUENCE insta527.table_id_seq MAXVALUE 999999999999;
+SELECT function FROM adopt_shard(527);
+ROLLBACK;
 -- So does one that was closed before it was used, or on the first day after its epoch.
 BEGIN;
 SELECT create_shard(591, epoch => date_trunc('day', now()));
