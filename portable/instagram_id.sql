@@ -322,10 +322,10 @@ BEGIN
     faults := ids._faults(seq, first);
     IF faults[1] LIKE 'Its maximum%' AND cardinality(faults) = 1 AND last >= (SELECT seqmax FROM pg_sequence WHERE seqrelid = seq) THEN
         RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format('sequence %s is closed', seq),
-            DETAIL = format('Its MAXVALUE %s is its last value: its shard is being moved to another server, or has been moved.',
+            DETAIL = format('It ends at MAXVALUE %s, as after a move of its shard to another server.',
                 (SELECT seqmax FROM pg_sequence WHERE seqrelid = seq)),
             HINT = format('Generate ids on that server. If no other place generates ids of the shard, open the sequence with '
-                'ALTER SEQUENCE %s NO MAXVALUE.', seq);
+                'ALTER SEQUENCE %s AS bigint NO MAXVALUE.', seq);
     END IF;
     PERFORM ids._refuse(seq, faults);
 END $$;

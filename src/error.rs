@@ -420,9 +420,9 @@ errors! {
     /// The shard is being moved to another server, or was, and the client uses the old one.
     ClosedByMove { name: String, max: i64 } => ERRCODE_READ_ONLY_SQL_TRANSACTION,
         "sequence {name} is closed",
-        detail("Its MAXVALUE {max} is its last value: its shard is being moved to another server, or has been moved."),
+        detail("It ends at MAXVALUE {max}, as after a move of its shard to another server."),
         hint("Generate ids on that server. If no other place generates ids of the shard, open the sequence with \
-            ALTER SEQUENCE {name} NO MAXVALUE.");
+            ALTER SEQUENCE {name} AS bigint NO MAXVALUE.");
 
     /// The file of the sequence is damaged.
     BadMagic(name: String) => ERRCODE_DATA_CORRUPTED,

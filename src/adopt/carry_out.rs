@@ -49,10 +49,14 @@ impl Adoption {
         // value below.
         spi::run(&self.fix_options_of_sequence(has_copies));
         let above = generator::advance(self.sequence, start)?;
-        let statements = self.statements()?;
         let kept_before = self.kept_before().map(|kept| kept.oid);
         let changed: Vec<Oid> = kept_before.into_iter().chain([self.function.oid]).collect();
         change_functions(self.parts.shard, &self.function, &changed, || {
+            // Again, since the wait for the row of the function can have ended with its change.
+            if !self.is_unchanged() {
+                return Err(Error::OriginalChanged(names::function(self.function.oid)));
+            }
+            let statements = self.statements()?;
             roles::as_role(self.function.owner, || {
                 statements.iter().for_each(|statement| spi::run(statement));
                 self.revoke_from_others();

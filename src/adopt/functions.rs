@@ -169,18 +169,22 @@ fn unadopt_shard(
             locks::lock_function(one.function.oid, pg_sys::AccessShareLock)?;
         }
         lock_out_writers(columns, TableLock::AgainstWriters, &oids, check)?;
-        let now = definition::in_schema_by_number(definition.schema, shard);
-        let is_same = now.as_ref() == Some(definition)
-            && adopted::functions(definition, own_schema).is_ok_and(|now| now == *adopted)
-            && sequences_to_lock(adopted)? == *sequences
-            && columns_filled_by(adopted, &callers) == *columns;
-        if !is_same {
-            return Err(Error::OriginalChanged(names::function(adopted[0].function.oid)).into());
-        }
+        let check_same = || {
+            let now = definition::in_schema_by_number(definition.schema, shard);
+            let is_same = now.as_ref() == Some(definition)
+                && adopted::functions(definition, own_schema).is_ok_and(|now| now == *adopted)
+                && sequences_to_lock(adopted)? == *sequences
+                && columns_filled_by(adopted, &callers) == *columns;
+            let changed = || Error::OriginalChanged(names::function(adopted[0].function.oid));
+            if is_same { Ok(()) } else { Err(changed()) }
+        };
+        check_same()?;
         wait(locks::SHORT)?;
         let parts = parts_beside(definition, adopted);
         let changed = changed_by_restoring(adopted, &parts);
         change_functions(shard, &adopted[0].function, &changed, || {
+            // Again, since the wait for a function's row can have ended with its change.
+            check_same()?;
             restore(adopted, &parts, sequences)
         })??;
         Ok(Regprocedure(adopted[0].function.oid))
