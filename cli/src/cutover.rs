@@ -373,8 +373,7 @@ fn open_copy(
     // The transaction began up to a minute ago.
     session.run(&deadline.within("")).context(problem)?;
     target.compare_definition(&session, recorded)?;
-    let set =
-        "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false)";
+    let set = "SELECT set_config('move.states', $1, false), set_config('move.sequences', $2, false), set_config('move.is_copy', 'on', false)";
     session.query(set, &[states, sequences]).context(problem)?;
     let (open, cannot) = (deadline.within(OPEN), "the shard cannot be opened");
     target.run_against_blockers(&open, false, Some(&watcher), cannot)?;

@@ -210,9 +210,12 @@ impl<'a> Moving<'a> {
     /// Collects the facts that determine the next step. In other stages than `Begun` the map is
     /// sufficient.
     fn look(&self, stage: MoveStage) -> Result<MoveState> {
-        if matches!(stage, MoveStage::Begun | MoveStage::Switched)
-            && let Err(cause) = self.require_names()
-        {
+        let found = match stage {
+            MoveStage::Begun => self.require_names().and_then(|()| self.require_databases()),
+            MoveStage::Switched => self.require_names(),
+            _ => Ok(()),
+        };
+        if let Err(cause) = found {
             // An interrupted cutover, which records the sequences first, can have left the source
             // closed.
             let may_be_stopped = stage == MoveStage::Begun
@@ -243,11 +246,23 @@ impl<'a> Moving<'a> {
         self.map.check_lock()?;
         for (server, what) in [(&self.source, "definition"), (&self.target, "copy_definition")] {
             let recorded = self.map.recorded(server.shard, what)?.unwrap_or_default();
-            if let Some(name) = server.other_name(&recorded)? {
-                let schema = &server.schema;
-                return Err(server.renamed(&format!(
-                    "is called {name} now: rename it to {schema}, and run this again"
-                )));
+            server.require_name(&recorded)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if the conninfo of a server names another database than that of this move. There the
+    /// schema would seem to be missing: an open copy, or the source with the closed sequences.
+    fn require_databases(&self) -> Result {
+        for (server, what) in [(&self.source, "definition"), (&self.target, "copy_definition")] {
+            if let Some(recorded) = self.map.recorded(server.shard, what)?
+                && !server.has_same("identity of the database", &recorded)?
+            {
+                fail!(
+                    "the conninfo of {} names another database than that of this move: correct it; \
+                     or, if that is lost or was upgraded, undo the move by hand",
+                    server.name
+                );
             }
         }
         Ok(())
@@ -343,7 +358,8 @@ impl<'a> Moving<'a> {
         }
         replication::start(target)?;
         output.step("Copying rows");
-        let is_copied = replication::wait_for_copy(source, target, &definition, limit, output)?;
+        let is_copied =
+            replication::wait_for_copy(source, target, [&definition, &copy], limit, output)?;
         if !is_copied {
             output.warn(&format!(
                 "{} has crashed when a table was copied, and PostgreSQL cannot continue this copy",
@@ -422,24 +438,10 @@ impl<'a> Moving<'a> {
         Ok(())
     }
 
-    /// Allows writes on the source, unless the map now names another database than that of the
-    /// copy, which may be open.
     fn resume_writes(&self) -> Result {
         self.map.check_lock()?;
-        let resumed = || {
-            let copy = self.map.recorded(self.source.shard, "copy_definition")?;
-            if let Some(copy) = copy
-                && !self.target.has_same("identity of the database", &copy)?
-            {
-                fail!(
-                    "the conninfo of {} names another database than that with the copy of this move, which may be open: correct it; \
-                     or, if that is lost, undo the move by hand",
-                    self.target.name
-                );
-            }
-            self.source.open_shard(&self.map.sequences(self.source.shard)?)
-        };
-        let ended = resumed().map_err(|cause| match cause {
+        let sequences = self.map.sequences(self.source.shard)?;
+        let ended = self.source.open_shard(&sequences).map_err(|cause| match cause {
             Error::Failed { .. } => self.stopped_if(true, cause),
             cause => cause,
         })?;

@@ -261,12 +261,13 @@ pub fn start(target: &Server) -> Result {
 }
 
 /// Waits until all tables are copied, and nearly all later changes are applied. Then creates the
-/// planner's statistics. Fails early if the definition of the schema differs from `recorded`.
+/// planner's statistics. Fails early if the definition of the schema on the source has changed, or
+/// the schema of one of the two definitions has another name.
 /// Returns false if the copy cannot be completed, so that the move has to begin anew.
 pub fn wait_for_copy(
     source: &Server,
     target: &Server,
-    recorded: &str,
+    [definition, copy]: [&str; 2],
     limit: Duration,
     output: &Output,
 ) -> Result<bool> {
@@ -285,9 +286,11 @@ pub fn wait_for_copy(
     let mut is_copied = false;
     loop {
         if compared.is_none_or(|at: Instant| at.elapsed() > COMPARE) {
-            source.compare_definition(&source.connection(), recorded)?;
+            source.compare_definition(&source.connection(), definition)?;
             compared = Some(Instant::now());
         }
+        source.require_name(definition)?;
+        target.require_name(copy)?;
         let mut report = report(source, target, &mark)?;
         if report.progress.has_all_tables() && !is_copied {
             // Later changes are applied faster if not each commit is flushed.

@@ -341,10 +341,18 @@ impl Server {
 
     /// The present name of the schema with this definition, if it was renamed; by the fact of
     /// sql/identity.sql.
-    pub fn other_name(&self, recorded: &str) -> Result<Option<String>> {
+    fn other_name(&self, recorded: &str) -> Result<Option<String>> {
         let query = "SELECT min(nspname) FROM pg_namespace AS n, pg_control_system()
              WHERE nspname <> $1 AND concat_ws(' ', system_identifier, n.oid) = nullif($2, '')::jsonb ->> 'identity of the schema'";
         Ok(self.query(query, &[&self.schema, recorded])?.one()?)
+    }
+
+    /// Fails if the schema with this definition has another name now.
+    pub fn require_name(&self, recorded: &str) -> Result {
+        let Some(name) = self.other_name(recorded)? else { return Ok(()) };
+        let schema = &self.schema;
+        let how = format!("is called {name} now: rename it to {schema}, and run this again");
+        Err(self.renamed(&how))
     }
 
     /// Whether a fact of sql/identity.sql is the same as in this definition.

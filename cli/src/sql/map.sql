@@ -65,7 +65,7 @@ COMMENT ON COLUMN shard_map.shards.version IS 'of the last change of this row; t
 COMMENT ON TABLE shard_map.moves IS 'moves under way, and those that have left an old copy; see instagram_id_shards';
 COMMENT ON COLUMN shard_map.moves.switched IS 'when the map was changed; from then on the shard is on the target';
 COMMENT ON COLUMN shard_map.moves.finished IS 'when all that was left to do was to clean up';
-COMMENT ON COLUMN shard_map.moves.sequences IS 'MINVALUE, MAXVALUE, START and CYCLE of the sequences, from before they were closed';
+COMMENT ON COLUMN shard_map.moves.sequences IS 'MINVALUE, MAXVALUE, START, CYCLE and OID of the sequences, from before they were closed';
 COMMENT ON COLUMN shard_map.moves.definition IS 'hashes of the objects of the schema when it was dumped from the source, its identity, and the timeline of the server; and changes that a command has noticed since';
 COMMENT ON COLUMN shard_map.moves.copy_definition IS 'the same of the copy when it was created on the target';
 COMMENT ON COLUMN shard_map.moves.subscribed IS 'when the move was about to subscribe; until it ends, it has names of slots on the source';

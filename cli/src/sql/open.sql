@@ -1,9 +1,13 @@
 -- The function of the triggers does nothing from now on. alter_sequences.sql gives the sequences the
 -- bounds of before. Outside them is a step before the value that a sequence goes on from, and that of
--- a closed one which TRUNCATE has restarted, or, if it is unlogged, a crash.
+-- a closed one which TRUNCATE has restarted, or, if it is unlogged, a crash. On the source a sequence
+-- can have another name by now.
 DO $do$
 DECLARE
     s name := current_setting('move.schema');
+    is_copy bool := current_setting('move.is_copy');
+    sequences jsonb := current_setting('move.sequences');
+    locked oid[] := current_setting('move.locked');
     one record;
     last numeric;
     is_called bool;
@@ -12,15 +16,21 @@ BEGIN
     IF current_setting('move.mark') <> 'closed' THEN
         RAISE EXCEPTION 'schema % is not closed', quote_ident(s);
     END IF;
+    SELECT c.oid::regclass AS name INTO one FROM jsonb_array_elements(jsonb_path_query_array(sequences, '$.*')) AS numbers
+        JOIN pg_class AS c ON c.oid = (numbers ->> 4)::oid AND relkind = 'S' AND c.oid <> ALL (locked);
+    IF FOUND AND NOT is_copy THEN
+        RAISE EXCEPTION 'sequence % was in schema % when writes were stopped', one.name, quote_ident(s)
+            USING HINT = format('Move it back with ALTER SEQUENCE %s SET SCHEMA %I, and run this again.', one.name, s);
+    END IF;
     EXECUTE format('CREATE OR REPLACE FUNCTION %I.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS %L', s, 'BEGIN RETURN NULL; END');
     EXECUTE format('COMMENT ON FUNCTION %I.shard_is_elsewhere() IS NULL', s);
     FOR one IN
         SELECT relname, seqincrement, lowest, highest, format('ALTER SEQUENCE %I.%I MINVALUE %s MAXVALUE %s START %s %s', s, relname,
             lowest, highest, numbers ->> 2, CASE numbers ->> 3 WHEN 'CYCLE' THEN 'CYCLE' ELSE 'NO CYCLE' END) AS statement
         FROM pg_class AS c JOIN pg_sequence ON seqrelid = c.oid
-            CROSS JOIN LATERAL (SELECT current_setting('move.sequences')::jsonb -> relname::text) AS d (numbers)
+            JOIN jsonb_each(sequences) AS d (name, numbers) ON CASE WHEN is_copy THEN name = relname ELSE (numbers ->> 4)::oid = c.oid END
             CROSS JOIN LATERAL (SELECT (numbers ->> 0)::bigint, (numbers ->> 1)::bigint) AS v (lowest, highest)
-        WHERE c.oid = ANY (current_setting('move.locked')::oid[]) AND numbers IS NOT NULL
+        WHERE c.oid = ANY (locked)
         ORDER BY relname
     LOOP
         EXECUTE format('SELECT last_value, is_called FROM %I.%I', s, one.relname) INTO STRICT last, is_called;

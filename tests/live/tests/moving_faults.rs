@@ -301,6 +301,14 @@ fn schema_renamed_while_writes_are_stopped_is_not_open() {
     servers.refuses(&["cancel", "5"], "schema insta5 on a is called other now");
     run(&mut a, "ALTER SCHEMA other RENAME TO insta5");
     assert!(one::<bool>(&mut a, IS_CLOSED));
+    // A sequence keeps its bounds under another name, but not elsewhere.
+    run(
+        &mut a,
+        "ALTER SEQUENCE insta5.table_id_seq RENAME TO ids; ALTER SEQUENCE insta5.ids SET SCHEMA public",
+    );
+    let said = servers.refusal(&["cancel", "5"]);
+    assert!(said.contains("ALTER SEQUENCE public.ids SET SCHEMA insta5"), "{said}");
+    run(&mut a, "ALTER SEQUENCE ids SET SCHEMA insta5");
     // Meanwhile another schema could have had the name.
     let before = "a has changed since the move began: an earlier change of schema insta5;";
     servers.refuses(&["move", "5", "--to", "b"], before);
