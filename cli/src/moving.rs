@@ -254,18 +254,21 @@ impl<'a> Moving<'a> {
     /// Fails if the conninfo of a server names another database than that of this move. There the
     /// schema would seem to be missing: an open copy, or the source with the closed sequences.
     fn require_databases(&self) -> Result {
-        for (server, what) in [(&self.source, "definition"), (&self.target, "copy_definition")] {
-            if let Some(recorded) = self.map.recorded(server.shard, what)?
-                && !server.has_same("identity of the database", &recorded)?
-            {
-                fail!(
-                    "the conninfo of {} names another database than that of this move: correct it; \
-                     or, if that is lost or was upgraded, undo the move by hand",
-                    server.name
-                );
-            }
+        let way_out = "undo the move by hand";
+        self.require_database(&self.source, "definition", way_out)?;
+        self.require_database(&self.target, "copy_definition", way_out)
+    }
+
+    fn require_database(&self, server: &Server, what: &'static str, way_out: &str) -> Result {
+        let recorded = self.map.recorded(server.shard, what)?;
+        match recorded {
+            Some(recorded) if !server.has_same("identity of the database", &recorded)? => fail!(
+                "the conninfo of {} names another database than that of this move: correct it; \
+                 or, if that is lost or was upgraded, {way_out}",
+                server.name
+            ),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Performs all steps that are left. `stage` is what the map records.
@@ -402,7 +405,8 @@ impl<'a> Moving<'a> {
     fn require_open_copy(&self) -> Result {
         let Moving { map, source, target, .. } = self;
         if !source.has_schema()? {
-            return Ok(());
+            let way_out = format!("delete the row of shard {} from shard_map.moves", source.shard);
+            return self.require_database(source, "definition", &way_out);
         }
         let copy = map.recorded(source.shard, "copy_definition")?.unwrap_or_else(|| "{}".into());
         let (from, to, schema) = (&source.name, &target.name, &source.schema);
@@ -440,8 +444,9 @@ impl<'a> Moving<'a> {
 
     fn resume_writes(&self) -> Result {
         self.map.check_lock()?;
-        let sequences = self.map.sequences(self.source.shard)?;
-        let ended = self.source.open_shard(&sequences).map_err(|cause| match cause {
+        let sequences = self.map.sequences(self.source.shard);
+        let opened = sequences.and_then(|sequences| self.source.open_shard(&sequences));
+        let ended = opened.map_err(|cause| match cause {
             Error::Failed { .. } => self.stopped_if(true, cause),
             cause => cause,
         })?;

@@ -1,6 +1,7 @@
 //! The third part of an adoption: takes the locks, and replaces the function.
 
 use crate::adopt::adoption::Adoption;
+use crate::adopt::rights;
 use crate::adopt::writers::{
     TableLock, change_functions, check_tables_of_others, lock_out_writers, lock_tables,
 };
@@ -56,6 +57,8 @@ impl Adoption {
             if !self.is_unchanged() {
                 return Err(Error::OriginalChanged(names::function(self.function.oid)));
             }
+            self.check_kept_name()?;
+            rights::check_callers(&self.function, self.sequence.oid, self.parts.own_schema)?;
             let statements = self.statements()?;
             roles::as_role(self.function.owner, || {
                 statements.iter().for_each(|statement| spi::run(statement));

@@ -185,6 +185,12 @@ fn unadopt_shard(
         change_functions(shard, &adopted[0].function, &changed, || {
             // Again, since the wait for a function's row can have ended with its change.
             check_same()?;
+            let ids = |parts: &[Function]| {
+                parts.iter().map(|part| (part.oid, part.owner)).collect::<Vec<_>>()
+            };
+            if ids(&parts_beside(definition, adopted)) != ids(&parts) {
+                return Err(Error::OriginalChanged(names::function(adopted[0].function.oid)));
+            }
             restore(adopted, &parts, sequences)
         })??;
         Ok(Regprocedure(adopted[0].function.oid))

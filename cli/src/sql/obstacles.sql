@@ -82,7 +82,7 @@ WHERE connamespace = quote_ident($1::text)::regnamespace AND contype IN ('c', 'n
     AND coalesce((to_jsonb(con) ->> 'conenforced')::boolean, true)
 UNION ALL
 -- As an adopted function can.
-SELECT format('function %s uses sequence %s, which is not in the same schema, so both servers would generate its values: ALTER SEQUENCE %2$s SET SCHEMA %3$I',
+SELECT DISTINCT format('function %s uses sequence %s, which is not in the same schema, so both servers would generate its values: use one in the same schema, or ALTER SEQUENCE %2$s SET SCHEMA %3$I',
               p.oid::regprocedure, s.oid::regclass, $1::text)
 FROM pg_proc AS p JOIN pg_depend ON classid = 'pg_proc'::regclass AND objid = p.oid AND refclassid = 'pg_class'::regclass
     JOIN pg_class AS s ON s.oid = refobjid AND relkind = 'S'

@@ -16,11 +16,14 @@ BEGIN
     IF current_setting('move.mark') <> 'closed' THEN
         RAISE EXCEPTION 'schema % is not closed', quote_ident(s);
     END IF;
-    SELECT c.oid::regclass AS name INTO one FROM jsonb_array_elements(jsonb_path_query_array(sequences, '$.*')) AS numbers
-        JOIN pg_class AS c ON c.oid = (numbers ->> 4)::oid AND relkind = 'S' AND c.oid <> ALL (locked);
+    -- An owned one moves with its table.
+    SELECT c.oid::regclass AS name, coalesce('TABLE ' || refobjid::regclass, 'SEQUENCE ' || c.oid::regclass) AS moves INTO one
+    FROM jsonb_array_elements(jsonb_path_query_array(sequences, '$.*')) AS numbers
+        JOIN pg_class AS c ON c.oid = (numbers ->> 4)::oid AND relkind = 'S' AND c.oid <> ALL (locked)
+        LEFT JOIN pg_depend ON classid = 'pg_class'::regclass AND objid = c.oid AND refclassid = 'pg_class'::regclass AND refobjsubid > 0 AND deptype IN ('a', 'i');
     IF FOUND AND NOT is_copy THEN
         RAISE EXCEPTION 'sequence % was in schema % when writes were stopped', one.name, quote_ident(s)
-            USING HINT = format('Move it back with ALTER SEQUENCE %s SET SCHEMA %I, and run this again.', one.name, s);
+            USING HINT = format('Move it back with ALTER %s SET SCHEMA %I, and run this again.', one.moves, s);
     END IF;
     EXECUTE format('CREATE OR REPLACE FUNCTION %I.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS %L', s, 'BEGIN RETURN NULL; END');
     EXECUTE format('COMMENT ON FUNCTION %I.shard_is_elsewhere() IS NULL', s);

@@ -249,6 +249,12 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     let mut command = servers.start_command(&["clean", "5"]);
     wait_during(&mut command, servers, a, WAITS);
     lose(command, block, "the map cannot be changed");
+    // The old copy is not gone if the map names another database.
+    run(&mut a.connect(), "CREATE DATABASE other");
+    run(&mut a.connect_to("other"), "CREATE EXTENSION instagram_id");
+    servers.command(&["server", "a", &conninfo(a, "other")]);
+    servers.refuses(&["clean", "5"], "the conninfo of a names another database");
+    servers.command(&["server", "a", &conninfo(a, "postgres")]);
     servers.command(&["clean", "5"]);
 }
 
