@@ -339,20 +339,18 @@ impl Server {
         self.holds("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[&self.schema])
     }
 
-    /// The present name of the schema with this definition, if it was renamed; by the fact of
+    /// Fails if the schema with this definition has another name now; by the fact of
     /// sql/identity.sql.
-    fn other_name(&self, recorded: &str) -> Result<Option<String>> {
+    pub fn require_name(&self, recorded: &str) -> Result {
         let query = "SELECT min(nspname) FROM pg_namespace AS n, pg_control_system()
              WHERE nspname <> $1 AND concat_ws(' ', system_identifier, n.oid) = nullif($2, '')::jsonb ->> 'identity of the schema'";
-        Ok(self.query(query, &[&self.schema, recorded])?.one()?)
-    }
-
-    /// Fails if the schema with this definition has another name now.
-    pub fn require_name(&self, recorded: &str) -> Result {
-        let Some(name) = self.other_name(recorded)? else { return Ok(()) };
         let schema = &self.schema;
-        let how = format!("is called {name} now: rename it to {schema}, and run this again");
-        Err(self.renamed(&how))
+        match self.query(query, &[schema, recorded])?.one::<Option<String>>()? {
+            None => Ok(()),
+            Some(name) => Err(self.renamed(&format!(
+                "is called {name} now: rename it to {schema}, and run this again"
+            ))),
+        }
     }
 
     /// Whether a fact of sql/identity.sql is the same as in this definition.

@@ -35,10 +35,7 @@ impl Adoption {
         lock_out_writers(&self.columns, TableLock::AgainstWriters, &sequence, check)?;
         let newest = self.newest_id()?;
         // Waiting for the locks and reading the tables may have taken a while.
-        if !self.is_unchanged() {
-            return Err(Error::OriginalChanged(names::function(self.function.oid)));
-        }
-        self.check_kept_name()?;
+        self.check_unchanged()?;
         let counter = read::last_value(self.sequence.oid).unwrap_or(0);
         let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
         let has_copies = self.has_copies();
@@ -54,10 +51,7 @@ impl Adoption {
         let changed: Vec<Oid> = kept_before.into_iter().chain([self.function.oid]).collect();
         change_functions(self.parts.shard, &self.function, &changed, || {
             // Again, since the wait for the row of the function can have ended with its change.
-            if !self.is_unchanged() {
-                return Err(Error::OriginalChanged(names::function(self.function.oid)));
-            }
-            self.check_kept_name()?;
+            self.check_unchanged()?;
             rights::check_callers(&self.function, self.sequence.oid, self.parts.own_schema)?;
             let statements = self.statements()?;
             roles::as_role(self.function.owner, || {
@@ -68,6 +62,13 @@ impl Adoption {
         })??;
         generator::warn_if_ahead(self.parts.shard, self.sequence.epoch, above);
         Ok((newest, above))
+    }
+
+    fn check_unchanged(&self) -> Result<(), Error> {
+        if !self.is_unchanged() {
+            return Err(Error::OriginalChanged(names::function(self.function.oid)));
+        }
+        self.check_kept_name()
     }
 
     /// The value that new ids follow. It is later than any id that the original has generated, and

@@ -169,14 +169,14 @@ fn unadopt_shard(
             locks::lock_function(one.function.oid, pg_sys::AccessShareLock)?;
         }
         lock_out_writers(columns, TableLock::AgainstWriters, &oids, check)?;
+        let changed_meanwhile = || Error::OriginalChanged(names::function(adopted[0].function.oid));
         let check_same = || {
             let now = definition::in_schema_by_number(definition.schema, shard);
             let is_same = now.as_ref() == Some(definition)
                 && adopted::functions(definition, own_schema).is_ok_and(|now| now == *adopted)
                 && sequences_to_lock(adopted)? == *sequences
                 && columns_filled_by(adopted, &callers) == *columns;
-            let changed = || Error::OriginalChanged(names::function(adopted[0].function.oid));
-            if is_same { Ok(()) } else { Err(changed()) }
+            if is_same { Ok(()) } else { Err(changed_meanwhile()) }
         };
         check_same()?;
         wait(locks::SHORT)?;
@@ -189,7 +189,7 @@ fn unadopt_shard(
                 parts.iter().map(|part| (part.oid, part.owner)).collect::<Vec<_>>()
             };
             if ids(&parts_beside(definition, adopted)) != ids(&parts) {
-                return Err(Error::OriginalChanged(names::function(adopted[0].function.oid)));
+                return Err(changed_meanwhile());
             }
             restore(adopted, &parts, sequences)
         })??;

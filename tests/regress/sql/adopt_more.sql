@@ -261,7 +261,19 @@ SELECT state, message, regexp_replace(detail, '\d{12,}', 'N') AS detail FROM rai
 DO $$ BEGIN PERFORM setval('insta527.table_id_seq', 1, false); END $$;
 SELECT state, message, regexp_replace(detail, '\d{12,}', 'N') AS detail FROM raises('SELECT adopt_shard(527)');
 ROLLBACK;
--- Neither does unadopt_shard() open it, nor an adoption after the shard was dropped.
+-- So does one that was closed before it was used, or on the first day after its epoch.
+BEGIN;
+SELECT create_shard(591, epoch => date_trunc('day', now()));
+ALTER SEQUENCE insta591.table_id_seq MINVALUE -1 MAXVALUE 0 START 0 RESTART 0;
+SELECT setval('insta591.table_id_seq', 0);
+SELECT reason FROM id_shards WHERE shard = 591;
+CREATE OR REPLACE FUNCTION insta591.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - insta591.epoch()) << 23) | (591 << 10) | (nextval('insta591.table_id_seq') % 1024);
+END $$;
+SELECT state, message FROM raises(format('SELECT adopt_shard(591, epoch => %L)', date_trunc('day', now())));
+ROLLBACK;
+-- Neither does unadopt_shard() open one, nor an adoption after the shard was dropped.
 BEGIN;
 CALL original('insta527', '527');
 SELECT function FROM adopt_shard(527);
@@ -276,18 +288,6 @@ BEGIN;
 CALL original('insta527', '527');
 ALTER SEQUENCE insta527.table_id_seq MAXVALUE 999999999999;
 SELECT function FROM adopt_shard(527);
-ROLLBACK;
--- So does one that was closed before it was used, or on the first day after its epoch.
-BEGIN;
-SELECT create_shard(591, epoch => date_trunc('day', now()));
-ALTER SEQUENCE insta591.table_id_seq MINVALUE -1 MAXVALUE 0 START 0 RESTART 0;
-SELECT setval('insta591.table_id_seq', 0);
-SELECT reason FROM id_shards WHERE shard = 591;
-CREATE OR REPLACE FUNCTION insta591.next_id() RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN ((floor(extract(epoch FROM now()) * 1000)::bigint - insta591.epoch()) << 23) | (591 << 10) | (nextval('insta591.table_id_seq') % 1024);
-END $$;
-SELECT state, message FROM raises(format('SELECT adopt_shard(591, epoch => %L)', date_trunc('day', now())));
 ROLLBACK;
 -- Ids in a column of a domain over bigint count, and a WARNING names a column of another type.
 BEGIN;
