@@ -162,11 +162,22 @@ pub fn why(error: &postgres::Error) -> String {
     first + &lines.collect::<String>()
 }
 
+/// Runs statements that may fail. The server sends an error before it ends the transaction and
+/// releases its locks, and answers an empty query after that.
+pub fn attempt(client: &mut Client, statements: &str) -> Result<(), postgres::Error> {
+    let outcome = client.batch_execute(statements);
+    if outcome.is_err() {
+        // A closed connection has no transaction.
+        let _ = client.batch_execute("");
+    }
+    outcome
+}
+
 /// SQLSTATE, message and hint of a statement's error. The detail is appended to the message as a
 /// second line.
 #[track_caller]
 pub fn error_of(client: &mut Client, statement: &str) -> (String, String, String) {
-    let error = client.batch_execute(statement).expect_err(statement);
+    let error = attempt(client, statement).expect_err(statement);
     let error = error.as_db_error().unwrap_or_else(|| panic!("{statement}: {}", why(&error)));
     let message =
         [error.message()].into_iter().chain(error.detail()).collect::<Vec<_>>().join("\n");

@@ -285,7 +285,7 @@ fn check_not_overridden(
     let (mut writer, mut watch) = (server.connect(), server.connect());
     run(&mut writer, "BEGIN; INSERT INTO insta5.photos DEFAULT VALUES");
     let (changed, result) = thread::scope(|scope| {
-        let calling = scope.spawn(|| client.batch_execute(call));
+        let calling = scope.spawn(|| attempt(&mut client, call));
         until_blocked(&mut watch, 1); // it has read the function and its tables
         let change = format!("SET lock_timeout = '1s'; {change}");
         let changed = server.connect().batch_execute(&change);
@@ -581,7 +581,7 @@ fn table_that_becomes_a_view_is_not_adopted() {
         run(&mut other, &format!("BEGIN; {change}"));
         let adopt = format!("SELECT adopt_table(5, 't'::regclass, 'id', dry_run => {dry_run})");
         let error = thread::scope(|scope| {
-            let adoption = scope.spawn(|| client.batch_execute(&adopt).unwrap_err());
+            let adoption = scope.spawn(|| attempt(&mut client, &adopt).unwrap_err());
             until_blocked(&mut watch, 1);
             run(&mut other, "COMMIT");
             adoption.join().unwrap()

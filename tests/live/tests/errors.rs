@@ -5,7 +5,7 @@ use postgres::Client;
 use postgres::error::DbError;
 
 fn db_error(client: &mut Client, statement: &str) -> DbError {
-    let error = client.batch_execute(statement).expect_err(statement);
+    let error = attempt(client, statement).expect_err(statement);
     error.as_db_error().unwrap_or_else(|| panic!("{statement}: {error}")).clone()
 }
 

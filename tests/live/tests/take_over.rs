@@ -313,7 +313,7 @@ fn while_waiting(
     action: impl FnOnce(),
 ) -> Result<(), postgres::Error> {
     thread::scope(|scope| {
-        let update = scope.spawn(|| updating.batch_execute(UPDATE));
+        let update = scope.spawn(|| attempt(updating, UPDATE));
         server.wait_until(
             "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')",
         );
