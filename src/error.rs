@@ -597,14 +597,8 @@ errors! {
     /// `adopt_shard()` is called for a shard that has nothing to adopt.
     AdoptedAlready { shard: u16, schema: String, is_adopted: bool } => ERRCODE_DUPLICATE_OBJECT,
         "shard {shard} already exists",
-        detail("Schema {schema} was {}.", if *is_adopted { "adopted before" } else { "created by create_shard(), and has no original to adopt" }),
+        detail("Schema {schema} was {}.", if *is_adopted { "adopted before" } else { "not adopted, and has no original to adopt" }),
         hint("{}", if *is_adopted { format!("To restore the original, use SELECT unadopt_shard({shard}).") } else { String::new() });
-
-    /// `adopt_shard()` is called for a shard whose adopted function was dropped.
-    AdoptedDropped { shard: u16, kept: String, name: String } => ERRCODE_DUPLICATE_OBJECT,
-        "shard {shard} already exists",
-        detail("An adopted function was dropped. Its original is kept as {kept}."),
-        hint("Use ALTER FUNCTION {kept} RENAME TO {name}, and adopt the shard again.");
 
     /// `adopt_shard()` is called for a function whose shard is in another schema.
     ShardElsewhere { shard: u16, schema: String, function: String } => ERRCODE_DUPLICATE_OBJECT,
@@ -639,12 +633,19 @@ errors! {
         detail("Its body names the sequence \"{named}\", and the shard uses {sequence}."),
         hint("Give the schema and the sequence their former names, or replace the body of {kept} by one that names {sequence}.");
 
-    /// `unadopt_shard()` finds that a migration has replaced or dropped an adopted function.
+    /// `adopt_shard()` or `unadopt_shard()` finds that a migration has replaced an adopted function.
     AdoptedReplaced { function: String, kept: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "function {function} was replaced or dropped since its adoption",
+        "function {function} was replaced since its adoption",
         detail("It does not generate ids of shard {shard} by the extension, and need not use the sequence that was adopted."),
         hint("Adopt it again with SELECT * FROM adopt_shard({shard}, function => {}), and then call unadopt_shard({shard}). \
             If you need it no longer, drop {kept}.", literal(function));
+
+    /// `adopt_shard()` or `unadopt_shard()` finds that an adopted function was dropped or renamed.
+    AdoptedDropped { function: String, kept: String, name: String, owner: Option<String> } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "function {function} was dropped or renamed since its adoption",
+        detail("Its original is kept as {kept}.{}", owner.as_ref().map_or_else(String::new, |role| format!(" The function of that name belongs to role {role}."))),
+        hint("If it was dropped, use {}ALTER FUNCTION {kept} RENAME TO {name}, and adopt the shard again. If you need it no longer, drop {kept}.",
+            if owner.is_some() { format!("DROP FUNCTION {function} and ") } else { String::new() });
 
     /// `drop_old_id_partitions()`, `unadopt_shard()` or `adopt_table()` of an identity would drop
     /// what an object needs, such as a view of any role.

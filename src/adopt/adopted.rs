@@ -15,6 +15,7 @@ use instagram_id_core::epoch::Epoch;
 use instagram_id_core::layout::Shard;
 use instagram_id_core::plpgsql::{self, Difference, Original};
 use pgrx::pg_sys::{self, Oid};
+use pgrx::spi::quote_identifier;
 use rustc_hash::FxHashMap;
 
 /// The prefix of the name under which the original is kept.
@@ -89,19 +90,28 @@ pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted
     let mut adopted = vec![];
     for (kept, original) in kept_in(definition) {
         let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
-        let function = catalog::function_in(definition.schema, name, &[]);
-        if function.as_ref().is_some_and(|function| function.owner != kept.owner) {
-            continue;
-        }
+        let (function, other_role) = match catalog::function_in(definition.schema, name, &[]) {
+            Some(function) if function.owner != kept.owner => (None, Some(function.owner)),
+            function => (function, None),
+        };
         let sequence = function.as_ref().and_then(|one| sequence_of(one, definition, own_schema));
         match (function, sequence) {
             (Some(function), Some(sequence)) => {
                 adopted.push(Adopted { function, kept, original, sequence });
             }
-            _ if is_closed(&original) => {
+            (found, _) if is_closed(&original) => {
                 let function = names::function_in(definition.schema, name, "");
                 let kept = names::function(kept.oid);
-                return Err(Error::AdoptedReplaced { function, kept, shard });
+                if found.is_some() {
+                    return Err(Error::AdoptedReplaced { function, kept, shard });
+                }
+                let owner = other_role.map(names::role);
+                return Err(Error::AdoptedDropped {
+                    function,
+                    kept,
+                    name: quote_identifier(name),
+                    owner,
+                });
             }
             // They only have such names.
             _ => {}
@@ -158,14 +168,6 @@ fn kept_in(definition: &Definition) -> Vec<(Function, Original)> {
 /// Whether an original generates ids of this shard, as far as its body shows the number.
 pub fn may_be_of(original: &Original, shard: Shard) -> bool {
     original.shard.is_none_or(|number| number == i64::from(shard.number()))
-}
-
-/// A kept original whose adopted function was dropped, and the name of that.
-pub fn kept_alone(definition: &Definition) -> Option<(Function, String)> {
-    kept_in(definition).into_iter().find_map(|(kept, _)| {
-        let name = kept.name.strip_prefix(KEPT)?.to_owned();
-        catalog::function_in(definition.schema, &name, &[]).is_none().then_some((kept, name))
-    })
 }
 
 /// Whether the function is a kept original, and so must not be adopted itself.

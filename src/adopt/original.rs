@@ -278,14 +278,11 @@ fn original_among(
 
 /// The error for a shard that has no function to adopt.
 fn adopted_already(existing: &Definition, own_schema: Oid) -> Error {
-    let adopted = adopted::functions(existing, own_schema);
-    let is_adopted = !matches!(adopted, Err(Error::NotAdopted { .. }));
+    let is_adopted = match adopted::functions(existing, own_schema) {
+        Ok(_) => true,
+        Err(Error::NotAdopted { .. }) => false,
+        Err(replaced) => return replaced,
+    };
     let (shard, schema) = (existing.shard.number(), names::schema(existing.schema));
-    match adopted::kept_alone(existing) {
-        Some((kept, name)) if adopted.is_err() => {
-            let (kept, name) = (names::function(kept.oid), quote_identifier(name));
-            Error::AdoptedDropped { shard, kept, name }
-        }
-        _ => Error::AdoptedAlready { shard, schema, is_adopted },
-    }
+    Error::AdoptedAlready { shard, schema, is_adopted }
 }

@@ -227,6 +227,13 @@ SELECT shard FROM adopt_shard(528);
 -- If the adopted function is dropped, its original is not adopted under the name that it is kept by.
 DROP FUNCTION insta528.next_id() CASCADE;
 SELECT * FROM raises('SELECT adopt_shard(528)');
+SELECT state, message FROM raises('SELECT unadopt_shard(528)');
+-- Also if another role has created one of that name since.
+CREATE FUNCTION insta528.next_id() RETURNS bigint LANGUAGE sql RETURN 1;
+ALTER FUNCTION insta528.next_id() OWNER TO regress_id_app;
+SELECT state, message FROM raises('SELECT adopt_shard(528)');
+SELECT * FROM raises('SELECT unadopt_shard(528)');
+DROP FUNCTION insta528.next_id();
 ALTER FUNCTION insta528.original_next_id() RENAME TO next_id;
 SELECT function FROM adopt_shard(528);
 ROLLBACK;
