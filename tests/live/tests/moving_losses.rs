@@ -4,7 +4,7 @@
 use crate::moving::{
     HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, WAITS, cases, create_tables, fails, fill,
     kill_after_copy, leftovers, move_blocked_after_copy, move_blocked_before_stop, outcome,
-    while_closing_is_lost,
+    wait_during, while_closing_is_lost,
 };
 use instagram_id_live::*;
 use postgres::Client;
@@ -520,15 +520,24 @@ fn changes_fail_the_move(servers: &Servers) {
     let (comment, no_comment) =
         ("COMMENT ON VIEW insta5.lefts IS 'new'", "COMMENT ON VIEW insta5.lefts IS NULL");
     let index = "CREATE INDEX late ON insta5.photos (batch)";
-    // Before the rows are copied. `cancel` also notices that the schema was renamed.
+    // The schema is renamed while rows are copied, which here takes as long as a lock on b.
     kill_after_copy(servers);
+    let mut other = servers.b.connect();
+    run(&mut other, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
+    run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
+    let mut command = servers.start_command(&["move", "5", "--to", "b"]);
+    let copies = "SELECT subsynccommit = 'off' FROM pg_subscription";
+    wait_during(&mut command, servers, &servers.b, copies);
     run(&mut b, "ALTER SCHEMA insta5 RENAME TO other");
+    fails(command, "schema insta5 on b is called other now");
+    run(&mut other, "COMMIT");
     servers.refuses(&["cancel", "5"], "schema insta5 on b is called other now");
     run(&mut b, "ALTER SCHEMA other RENAME TO insta5");
     let said = servers
         .refuses(&["move", "5", "--to", "b"], &changed("b", "an earlier change of schema insta5"));
     assert!(!said.contains("tables copied") && !said.contains("to resume"), "{said}");
     servers.command(&["cancel", "5"]);
+    // Other changes are noticed before more rows are copied.
     kill_after_copy(servers);
     run(&mut a, comment);
     let said = servers.refuses(&["move", "5", "--to", "b"], &changed("a", "view insta5.lefts"));
@@ -597,7 +606,7 @@ fn maintenance_and_grants_do_not_fail_it(servers: &Servers) {
     }
     run(&mut other, "COMMIT");
     outcome(command).unwrap();
-    assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM insta5.photos"), 1000);
+    assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM insta5.photos"), 1001);
     assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM insta5.left"), 2);
     assert_eq!(one::<i64>(&mut b, "SELECT count(*) FROM insta5.right"), 0);
     assert_eq!(one::<i64>(&mut b, "SELECT count FROM insta5.seen"), 1);
