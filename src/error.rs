@@ -597,7 +597,7 @@ errors! {
     /// `adopt_shard()` is called for a shard that has nothing to adopt.
     AdoptedAlready { shard: u16, schema: String, is_adopted: bool } => ERRCODE_DUPLICATE_OBJECT,
         "shard {shard} already exists",
-        detail("Schema {schema} was {}.", if *is_adopted { "adopted before" } else { "not adopted, and has no original to adopt" }),
+        detail("Schema {schema} {}.", if *is_adopted { "was adopted before" } else { "has no function to adopt" }),
         hint("{}", if *is_adopted { format!("To restore the original, use SELECT unadopt_shard({shard}).") } else { String::new() });
 
     /// `adopt_shard()` is called for a function whose shard is in another schema.
@@ -640,12 +640,15 @@ errors! {
         hint("Adopt it again with SELECT * FROM adopt_shard({shard}, function => {}), and then call unadopt_shard({shard}). \
             If you need it no longer, drop {kept}.", literal(function));
 
-    /// `adopt_shard()` or `unadopt_shard()` finds that an adopted function was dropped or renamed.
-    AdoptedDropped { function: String, kept: String, name: String, owner: Option<String> } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "function {function} was dropped or renamed since its adoption",
-        detail("Its original is kept as {kept}.{}", owner.as_ref().map_or_else(String::new, |role| format!(" The function of that name belongs to role {role}."))),
-        hint("If it was dropped, use {}ALTER FUNCTION {kept} RENAME TO {name}, and adopt the shard again. If you need it no longer, drop {kept}.",
-            if owner.is_some() { format!("DROP FUNCTION {function} and ") } else { String::new() });
+    /// `adopt_shard()` or `unadopt_shard()` finds no function that was adopted, and its original.
+    AdoptedDropped { function: String, kept: String, name: String, owner: String, other: Option<String> } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "function {function} was dropped, renamed or given away since its adoption",
+        detail("Its original is kept as {kept}.{}", other.as_ref().map_or_else(String::new, |other| format!(" The function of that name belongs to role {other}."))),
+        hint("{}ALTER FUNCTION {kept} RENAME TO {name}, grant EXECUTE on it as before, and adopt the shard again. \
+            If {kept} is no original of an adopted function, or you need it no longer, rename or drop it.",
+            other.as_ref().map_or_else(|| "If it was dropped, use ".to_owned(), |other| format!(
+                "If it was given to role {other}, and you trust that, use ALTER FUNCTION {function} OWNER TO {owner}. \
+                If it was dropped, use DROP FUNCTION {function} and ")));
 
     /// `drop_old_id_partitions()`, `unadopt_shard()` or `adopt_table()` of an identity would drop
     /// what an object needs, such as a view of any role.
@@ -656,8 +659,8 @@ errors! {
 
     /// `unadopt_shard()` is called for a shard without an original.
     NotAdopted { shard: u16, schema: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "shard {shard} was not adopted",
-        detail("Schema {schema} has no original to restore."),
+        "shard {shard} has no original to restore",
+        detail("Schema {schema} contains no function of the shard's owner that an adoption has kept."),
         hint("If a function generates ids in the original way again, adopt it again first.");
 
     /// `unadopt_shard()` would drop the definition of a shard that a column names by its number.

@@ -101,17 +101,13 @@ pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted
             }
             (found, _) if is_closed(&original) => {
                 let function = names::function_in(definition.schema, name, "");
-                let kept = names::function(kept.oid);
+                let (kept, owner) = (names::function(kept.oid), kept.owner);
                 if found.is_some() {
                     return Err(Error::AdoptedReplaced { function, kept, shard });
                 }
-                let owner = other_role.map(names::role);
-                return Err(Error::AdoptedDropped {
-                    function,
-                    kept,
-                    name: quote_identifier(name),
-                    owner,
-                });
+                let (name, other) = (quote_identifier(name), other_role.map(names::role));
+                let owner = names::role(owner);
+                return Err(Error::AdoptedDropped { function, kept, name, owner, other });
             }
             // They only have such names.
             _ => {}

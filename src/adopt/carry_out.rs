@@ -12,7 +12,7 @@ use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi::{self, select};
-use crate::sequence::check::CLOSED_TO_NEXTVAL;
+use crate::sequence::check::{CLOSED_TO_NEXTVAL, is_closed_to_nextval};
 use crate::sequence::placement;
 use crate::sequence::read;
 use crate::shard::columns::AHEAD_MAX_MS;
@@ -68,6 +68,7 @@ impl Adoption {
         if !self.is_unchanged() {
             return Err(Error::OriginalChanged(names::function(self.function.oid)));
         }
+        self.check_not_closed()?;
         self.check_kept_name()
     }
 
@@ -77,9 +78,12 @@ impl Adoption {
         let now_ms = names::now_ms(self.sequence.epoch);
         let newest_ms = newest.filter(|id| *id >= 0).map_or(0, |id| layout::ms_of(id) as i64);
         // The sequence may have been a clock before, and must not go back then. A plain counter is
-        // far below the clock, and a value far above it cannot be a clock.
+        // far below the clock, and a value far above it cannot be a clock, unless an adoption has
+        // closed the sequence to nextval().
         let counter_ms = hlc::ms_of(counter);
-        let clock_ms = if counter_ms <= now_ms + AHEAD_MAX_MS { counter_ms } else { 0 };
+        let is_clock =
+            counter_ms <= now_ms + AHEAD_MAX_MS || is_closed_to_nextval(self.sequence.oid);
+        let clock_ms = if is_clock { counter_ms } else { 0 };
         let ms = now_ms.max(newest_ms).max(clock_ms) + 1;
         hlc::first_of(ms) | (counter & i64::from(SEQ_MAX))
     }

@@ -45,6 +45,7 @@ impl Adoption {
         }
         self.check_kept_name()?;
         self.check_sequence()?;
+        self.check_not_closed()?;
         check_tables_of_others(&self.function, &self.columns)?;
         self.parts.missing_functions_beside(
             &self.function.name,
@@ -84,7 +85,14 @@ impl Adoption {
         if self.sequence.oid != existing.sequence.oid && self.function.name == "next_id" {
             return differs("sequence", &sequence);
         }
-        check_not_closed(existing.sequence.oid)
+        Ok(())
+    }
+
+    /// Checks that no move has closed the sequences. They must not be opened here, whether or not
+    /// the shard is still defined.
+    pub fn check_not_closed(&self) -> Result<(), Error> {
+        check_not_ended(self.sequence.oid)?;
+        self.existing.as_ref().map_or(Ok(()), |existing| check_not_closed(existing.sequence.oid))
     }
 
     /// Checks that the original can be kept under another name.
@@ -113,8 +121,6 @@ impl Adoption {
         if relation.is_temporary {
             return Err(Error::OriginalTemporary { kind: "sequence", name: name() });
         }
-        // It must not be opened here, whether or not the shard is still defined.
-        check_not_ended(sequence)?;
         // The owner of the function must be able to change the sequence. No other role may move it.
         if !catalog::has_rights_of(self.function.owner, relation.owner)
             || !trust::is_of_shard(relation.owner, self.parts.owner)

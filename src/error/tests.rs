@@ -49,6 +49,7 @@ impl Example for String {
             "DefinitionOfAnother.function" => "insta5.shard_5()",
             "EpochNotTrusted.function" => "insta5.epoch()",
             "AdoptedDropped.name" => "next_id",
+            "AdoptedDropped.other" => "app",
             "AdoptedDropped.kept" => "insta5.original_next_id()",
             "SchemaOfExtension.schema" => "public",
             "ShardElsewhere.function" => "photos.next_id()",

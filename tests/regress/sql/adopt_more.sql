@@ -158,6 +158,11 @@ SELECT advance_shard(528, make_id(now() + interval '1 hour', 528, 0, '2020-01-01
 CALL original('insta528', '528');
 SELECT starts_above > :ahead AS is_above FROM adopt_shard(528);
 SELECT insta528.next_id() > :ahead AS goes_on;
+-- Also from a time that is too far away for a key.
+SELECT setval('insta528.table_id_seq', last_value + (interval_ms << 10)) > 0 AS is_set FROM insta528.table_id_seq, (VALUES (25 * 3600000::bigint)) AS it (interval_ms);
+SELECT insta528.next_id() AS ahead \gset
+CALL original('insta528', '528');
+SELECT starts_above > :ahead AS is_above FROM adopt_shard(528);
 ROLLBACK;
 -- The ids of an earlier adoption may also be those of a trigger, or of a default with the number. Neither depends on the functions
 -- of the shard, so the original is not restored as long as they need it.
