@@ -20,7 +20,10 @@ const MOVES: &str = "SELECT shard, source, target, schema, started::timestamp(0)
     EXISTS (
         SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND classid = (hashtext('instagram_id_shards')::bigint & 4294967295)::oid AND objid = shard::oid) AS running
+        AND classid = (hashtext('instagram_id_shards')::bigint & 4294967295)::oid AND objid = shard::oid) AS running,
+    EXISTS (
+        SELECT FROM jsonb_object_keys(coalesce(definition, '{}') || coalesce(copy_definition, '{}')) AS object
+        WHERE starts_with(object, 'an earlier change of ')) AS changed
     FROM shard_map.moves";
 
 /// The connection to the map.
@@ -84,6 +87,8 @@ pub struct MoveStatus {
     pub finished: bool,
     /// Whether a command holds the lock of the shard.
     pub running: bool,
+    /// Whether a command has noticed that the schema was changed, so that the move must be undone.
+    pub changed: bool,
 }
 
 /// `--trust SERVER:ROLE`, for servers of the map.

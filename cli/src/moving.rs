@@ -63,10 +63,12 @@ pub fn check(map: &mut Map, shard: u16, to: &str, trust: &Trust, output: &Output
         checks::check(&mut moving.source, &mut moving.target, true)?;
         output.step(format!("Shard {shard} can be moved from {from} to {to}"));
     } else {
-        output.step(format!(
-            "Shard {shard} is being moved from {from} to {to}; \
-             to resume: instagram_id_shards move {shard} --to {to}"
-        ));
+        let way_out = if moving.changed && stage == MoveStage::Begun {
+            format!("its schema was changed, so undo that: instagram_id_shards cancel {shard}")
+        } else {
+            format!("to resume: instagram_id_shards move {shard} --to {to}")
+        };
+        output.step(format!("Shard {shard} is being moved from {from} to {to}; {way_out}"));
     }
     Ok(())
 }
@@ -404,12 +406,24 @@ impl<'a> Moving<'a> {
     /// A failover to an asynchronous standby can lose the end of a move.
     fn require_open_copy(&self) -> Result {
         let Moving { map, source, target, .. } = self;
+        let (from, to, schema) = (&source.name, &target.name, &source.schema);
+        let way_out = format!(
+            "drop the old copy yourself, and delete the row of shard {} from shard_map.moves",
+            source.shard
+        );
+        self.require_database(source, "definition", &way_out)?;
         if !source.has_schema()? {
-            let way_out = format!("delete the row of shard {} from shard_map.moves", source.shard);
-            return self.require_database(source, "definition", &way_out);
+            return Ok(());
+        }
+        let way_out =
+            format!("if {to} has all rows, drop schema {schema} on {from}, and run this again");
+        self.require_database(target, "copy_definition", &way_out)?;
+        if !self.has_schema_of_this_move()? {
+            fail!(
+                "schema {schema} on {from} is not the one that has moved, so it is kept: drop it, if you do not need it, and run this again"
+            );
         }
         let copy = map.recorded(source.shard, "copy_definition")?.unwrap_or_else(|| "{}".into());
-        let (from, to, schema) = (&source.name, &target.name, &source.schema);
         if !target.has_same("identity of the schema", &copy)? || target.is_closed()? {
             fail!(
                 "server {to} has no open copy of shard {} from this move, so the old copy on {from} is kept: \
@@ -425,6 +439,13 @@ impl<'a> Moving<'a> {
             );
         }
         Ok(())
+    }
+
+    /// Whether the source has the schema that this move copies, and not another one of its name.
+    fn has_schema_of_this_move(&self) -> Result<bool> {
+        let recorded = self.map.recorded(self.source.shard, "definition")?;
+        recorded
+            .map_or(Ok(true), |recorded| self.source.has_same("identity of the schema", &recorded))
     }
 
     /// Compares the numbers of rows if this command has opened the copy.
@@ -483,6 +504,14 @@ impl<'a> Moving<'a> {
 
     fn undo(&self) -> Result {
         self.require_names()?;
+        let Server { schema, name: to, .. } = &self.target;
+        if self.target.has_schema()? && !self.has_schema_of_this_move()? {
+            fail!(
+                "schema {schema} on {} was dropped since the move began, so the copy on {to} may be the last one: \
+                 take what you need from it, drop schema {schema} on {to}, and run this again",
+                self.source.name
+            );
+        }
         // First the publication, so that a later `move` does not continue with this copy. It could
         // not: a new subscription would copy the rows again.
         replication::unpublish(&self.source)?;

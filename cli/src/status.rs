@@ -75,6 +75,7 @@ fn state(now: &MoveNow) -> String {
         (true, ..) => format!("done; to drop the old copy: clean {shard}"),
         (_, _, true) => format!("running{progress}"),
         (_, true, _) => format!("on {target}; to finish: move {shard} --to {target}"),
+        _ if now.moving.changed => format!("the schema was changed; to undo: cancel {shard}"),
         _ => format!("interrupted; to resume: move {shard} --to {target}{progress}"),
     }
 }

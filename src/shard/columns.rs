@@ -395,7 +395,8 @@ fn newest_at_most(
 ) -> Result<Option<i64>, Error> {
     let check_owner = || match catalog::relation(column.table) {
         Some(table) if may_read(table.owner) => Ok(()),
-        _ => Err(Error::NotTableOwner(names::relation(column.table))),
+        Some(_) => Err(Error::NotTableOwner(names::relation(column.table))),
+        None => Err(Error::TableMissing(column.table)),
     };
     check_owner()?;
     locks::lock_in_time(column.table, pg_sys::AccessShareLock)?;

@@ -81,12 +81,12 @@ FROM pg_constraint AS con LEFT JOIN pg_class AS r ON r.oid = conrelid LEFT JOIN 
 WHERE connamespace = quote_ident($1::text)::regnamespace AND contype IN ('c', 'n') AND NOT convalidated
     AND coalesce((to_jsonb(con) ->> 'conenforced')::boolean, true)
 UNION ALL
--- As an adopted function can.
-SELECT DISTINCT format('function %s uses sequence %s, which is not in the same schema, so both servers would generate its values: use one in the same schema, or ALTER SEQUENCE %2$s SET SCHEMA %3$I',
-              p.oid::regprocedure, s.oid::regclass, $1::text)
-FROM pg_proc AS p JOIN pg_depend ON classid = 'pg_proc'::regclass AND objid = p.oid AND refclassid = 'pg_class'::regclass
+-- As an adopted function, a rule or a policy can. Defaults of columns follow.
+SELECT DISTINCT format('%s uses sequence %s, which is not in the same schema, so both servers would generate its values: use one in the same schema, or ALTER SEQUENCE %2$s SET SCHEMA %3$I',
+              pg_describe_object(class, object, 0), s.oid::regclass, $1::text)
+FROM own JOIN pg_depend ON classid = class AND objid = object AND refclassid = 'pg_class'::regclass
     JOIN pg_class AS s ON s.oid = refobjid AND relkind = 'S'
-WHERE pronamespace = quote_ident($1::text)::regnamespace AND relnamespace <> pronamespace
+WHERE class <> 'pg_attrdef'::regclass AND relnamespace <> quote_ident($1::text)::regnamespace
 UNION ALL
 SELECT format('column %I of %s uses %s, which is not in the same schema, so inserts would fail after the move or repeat values: '
               'use one in the same schema, or ALTER TABLE %2$s ALTER COLUMN %1$I %4$s',

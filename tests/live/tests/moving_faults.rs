@@ -245,16 +245,26 @@ fn lose_the_map_at_each_step(servers: &Servers) {
     run(&mut b.connect(), "ALTER SCHEMA other RENAME TO insta5");
     let said = servers.command(&["move", "5", "--to", "b"]);
     assert!(said.contains("warning: the numbers of rows on a and b were not compared"), "{said}");
+    // clean compares the databases that the map names with those of the move.
+    servers.command(&["server", "b", &conninfo(b, "other")]);
+    servers.refuses(&["clean", "5"], "the conninfo of b names another database");
+    servers.command(&["server", "b", &conninfo(b, "postgres")]);
     let block = blocked(a, "SELECT FROM insta5.counter");
     let mut command = servers.start_command(&["clean", "5"]);
     wait_during(&mut command, servers, a, WAITS);
     lose(command, block, "the map cannot be changed");
-    // The old copy is not gone if the map names another database.
+    // Nor does it take another schema of its name for the old copy.
     run(&mut a.connect(), "CREATE DATABASE other");
     run(&mut a.connect_to("other"), "CREATE EXTENSION instagram_id");
     servers.command(&["server", "a", &conninfo(a, "other")]);
-    servers.refuses(&["clean", "5"], "the conninfo of a names another database");
+    for create in ["SELECT", "SELECT create_shard(5)"] {
+        run(&mut a.connect_to("other"), create);
+        servers.refuses(&["clean", "5"], "the conninfo of a names another database");
+    }
     servers.command(&["server", "a", &conninfo(a, "postgres")]);
+    run(&mut a.connect(), "CREATE SCHEMA insta5");
+    servers.refuses(&["clean", "5"], "schema insta5 on a is not the one that has moved");
+    run(&mut a.connect(), "DROP SCHEMA insta5");
     servers.command(&["clean", "5"]);
 }
 
@@ -292,9 +302,9 @@ fn only_the_move_can_be_finished(servers: &Servers) {
 }
 
 /// The owner renames the schema while writes are stopped. The command opens no copy, and says that
-/// writes stay stopped.
+/// writes stay stopped. If the schema is dropped, the copy can be the last one, and is kept.
 #[test]
-fn schema_renamed_while_writes_are_stopped_is_not_open() {
+fn renamed_schema_is_not_open_and_last_copy_is_kept() {
     let servers = Servers::start();
     fill(&servers, 100);
     let (command, mut other) = move_with_stopped_writes(&servers, 1);
@@ -321,6 +331,18 @@ fn schema_renamed_while_writes_are_stopped_is_not_open() {
     assert!(!one::<bool>(&mut a, IS_CLOSED));
     run(&mut a, "INSERT INTO insta5.photos DEFAULT VALUES");
     servers.command(&["cancel", "5"]);
+
+    kill_after_copy(&servers);
+    for drop in ["DROP SCHEMA insta5 CASCADE", "CREATE SCHEMA insta5"] {
+        run(&mut a, drop);
+        servers.refuses(
+            &["cancel", "5"],
+            "schema insta5 on a was dropped since the move began, so the copy on b may be the last one",
+        );
+    }
+    run(&mut servers.b.connect(), "DROP SCHEMA insta5 CASCADE");
+    servers.command(&["cancel", "5"]);
+    assert_eq!([&servers.a, &servers.b].map(leftovers), [NOTHING, NOTHING]);
 }
 
 /// A table is copied, its slot on the source is dropped, and then the target crashes, before its

@@ -536,6 +536,10 @@ fn changes_fail_the_move(servers: &Servers) {
     let said = servers
         .refuses(&["move", "5", "--to", "b"], &changed("b", "an earlier change of schema insta5"));
     assert!(!said.contains("tables copied") && !said.contains("to resume"), "{said}");
+    let said = servers.command(&["check", "5", "--to", "b"]);
+    assert!(said.contains("changed, so undo that: instagram_id_shards cancel 5"), "{said}");
+    let said = servers.command(&["status"]);
+    assert!(said.contains("the schema was changed; to undo: cancel 5"), "{said}");
     servers.command(&["cancel", "5"]);
     // Other changes are noticed before more rows are copied.
     kill_after_copy(servers);

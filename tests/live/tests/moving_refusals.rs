@@ -62,6 +62,7 @@ const SCHEMA: &str = "SET client_min_messages = error;
     CREATE FUNCTION insta5.again() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
     CREATE TRIGGER shard_is_elsewhere BEFORE UPDATE ON insta5.other FOR EACH ROW EXECUTE FUNCTION insta5.again();
     CREATE SEQUENCE elsewhere; CREATE FUNCTION insta5.elsewhere() RETURNS bigint RETURN nextval('elsewhere');
+    CREATE SEQUENCE more; CREATE VIEW insta5.more AS SELECT nextval('more');
     CREATE UNLOGGED SEQUENCE insta5.fleeting; CREATE TABLE outside_trigger (id bigint);
     CREATE TRIGGER ids BEFORE INSERT ON outside_trigger FOR EACH ROW EXECUTE FUNCTION next_id_trigger('5', 'id');
     CREATE TRIGGER six BEFORE INSERT ON insta5.full_fine FOR EACH ROW EXECUTE FUNCTION next_id_trigger('6', 'o');
@@ -170,6 +171,7 @@ const CASES: &str = r#"
     types insta5.apart and public.apart_multirange are not both in schema insta5 | ALTER TYPE public.apart_multirange SET SCHEMA insta5 | SELECT
     the columns of insta5.turned would get another order | ALTER TABLE insta5.turned NO INHERIT insta5.account | SELECT
     function insta5.elsewhere() uses sequence public.elsewhere, which is not in the same schema, so both servers would generate its values: use one in the same schema, or | ALTER SEQUENCE public.elsewhere SET SCHEMA insta5 | SELECT
+    rule _RETURN on view insta5.more uses sequence public.more, which is not in the same schema, so both servers would generate its values: use one in the same schema, or | ALTER SEQUENCE public.more SET SCHEMA insta5 | DROP VIEW insta5.more
     sequence insta5.fleeting is unlogged, so a crash could repeat its values | ALTER SEQUENCE insta5.fleeting SET LOGGED | SELECT
     trigger ids of public.outside_trigger of role postgres uses next_id_trigger() of shard 5 in another schema | drop it | DROP TRIGGER ids ON outside_trigger
     trigger six of insta5.full_fine of role postgres uses next_id_trigger() of another shard | drop it, or create it for shard 5 | DROP TRIGGER six ON insta5.full_fine
@@ -269,7 +271,7 @@ fn prepare(servers: &Servers) -> Vec<[&'static str; 3]> {
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
     run(
         &mut b,
-        "CREATE ROLE lender; CREATE ROLE lender_fine; CREATE ROLE reader; CREATE SEQUENCE numbers; CREATE SEQUENCE elsewhere;
+        "CREATE ROLE lender; CREATE ROLE lender_fine; CREATE ROLE reader; CREATE SEQUENCE numbers; CREATE SEQUENCE elsewhere; CREATE SEQUENCE more;
          CREATE DOMAIN numbered AS bigint DEFAULT nextval('numbers'); CREATE SCHEMA insta5; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
          CREATE PUBLICATION feed FOR TABLE insta5.counter",
     );
