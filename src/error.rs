@@ -717,13 +717,12 @@ errors! {
             can rename it; each role that may use it can call GRANT."),
         hint("Try again when it has ended; pg_prepared_xacts lists those that are prepared.");
 
-    /// While a partition function changed a table whose owner lacks the rights of the caller, it
-    /// took longer than 10 seconds and 0.1 seconds for each partition. A shorter `lock_timeout`
-    /// replaces the 10 seconds, but not below one second.
-    OwnersCodeTooSlow { table: String, owner: String, limit: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "changing table {table} took longer than {limit}",
-        detail("Indexes and constraints of the table can call functions of role {owner}, which lacks the rights of the caller."),
-        hint("If the table needs this time, for example with a large default partition, call the function in a session of role {owner}.");
+    /// A partition function is called by a role whose rights the table's owner lacks, and would run
+    /// code in its session.
+    CodeOfAnother { table: String, part: String, function: Option<String>, author: String, owner: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "changing table {table} would run code of role {author}",
+        detail("PostgreSQL would evaluate {part}{}.", function.as_ref().map_or_else(String::new, |it| format!(", which calls function {it}"))),
+        hint("Call it in a session of role {owner}.");
 
     /// `create_id_partitions()` has tried names for a partition for 10 seconds, or for
     /// `lock_timeout` if that is shorter.

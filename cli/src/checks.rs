@@ -173,6 +173,12 @@ fn obstacles_on_source(source: &Server, here: &Facts, there: &Facts) -> Result<V
             ),
         ),
     ]);
+    let query = "SELECT min(database) FROM pg_replication_slots WHERE slot_name = $1 AND database <> current_database()";
+    if let Some(database) = source.query(query, &[name])?.one::<Option<String>>()? {
+        obstacles.push(format!(
+            "server {from} has the replication slot {name} for a move from database {database}: finish or cancel that move first"
+        ));
+    }
     if wal_level == "logical" && !source.has_publication()? {
         let query = "SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)";
         if source.holds(query, &[name])? {

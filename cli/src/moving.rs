@@ -183,10 +183,16 @@ pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Resul
     moving.require_open_copy()?;
     let rows = moving.map.recorded(shard, "rows")?.unwrap_or_default();
     moving.source.set("move.rows", &rows)?;
-    replication::drop_copy(&moving.source, true)?;
+    let definition = moving.map.recorded(shard, "definition")?;
+    replication::drop_copy(&moving.source, definition.as_deref(), true)?;
     moving.map.forget_move(shard)?;
     output.step(format!("The old copy of shard {shard} on {from} is dropped"));
     Ok(())
+}
+
+/// The error, which also says that no server accepts writes to the shard.
+fn stopped(shard: u16, cause: Error) -> Error {
+    Error::WritesStopped { shard, cause: Box::new(cause) }
 }
 
 impl<'a> Moving<'a> {
@@ -200,12 +206,18 @@ impl<'a> Moving<'a> {
         let schema = &moving.schema;
         let connect = |server: &str| Server::connect(server, trust.on(map, server)?, shard, schema);
         let source = connect(&moving.source)?;
-        source.wait_for_earlier_command()?;
+        let wait_for_earlier = |server: &Server| {
+            server.wait_for_earlier_command().map_err(|cause| {
+                let is_stopped = !moving.switched && source.is_closed().unwrap_or(false);
+                if is_stopped { stopped(shard, cause) } else { cause }
+            })
+        };
+        wait_for_earlier(&source)?;
         let target = connect(&moving.target)?;
         if source.started()? == target.started()? {
             fail!("{} and {} are the same server", source.name, target.name);
         }
-        target.wait_for_earlier_command()?;
+        wait_for_earlier(&target)?;
         Ok(Moving { map, output, source, target, is_checked: false, snapshot: None })
     }
 
@@ -517,17 +529,14 @@ impl<'a> Moving<'a> {
         replication::unpublish(&self.source)?;
         replication::remove(&self.source, &self.target)?;
         self.source.drop_triggers()?;
-        replication::drop_copy(&self.target, false)?;
+        let copy = self.map.recorded(self.source.shard, "copy_definition")?;
+        replication::drop_copy(&self.target, copy.as_deref(), false)?;
         self.map.forget_move(self.source.shard)
     }
 
     /// The error, which also says so if no server accepts writes to the shard.
     fn stopped_if(&self, is_stopped: bool, cause: Error) -> Error {
-        if is_stopped {
-            Error::WritesStopped { shard: self.source.shard, cause: Box::new(cause) }
-        } else {
-            cause
-        }
+        if is_stopped { stopped(self.source.shard, cause) } else { cause }
     }
 
     fn foreign_copy(&self) -> Error {

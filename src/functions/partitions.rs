@@ -22,7 +22,6 @@ use crate::pg::spi::{self, select};
 use crate::pg::subtransaction;
 use crate::pg::text::Word;
 use crate::pg::transaction::prevent_if_read_only;
-use crate::pg::wait_event::WaitEvent;
 use crate::shard::definition;
 use crate::shard::generated::{self, Generated};
 use crate::shard::lookup;
@@ -115,15 +114,14 @@ fn create_id_partitions(
         // First what waits for other roles: each with CREATE on the schema can keep a name busy.
         let limit = Deadline::after(guc::lock_limit());
         let create = |range| Ok::<_, Error>((parent.create_table(range, epoch, limit)?, range));
-        let count = missing.len();
-        let tables: Vec<(Oid, Range)> = parent
-            .within_limit(count, || missing.into_iter().map(create).collect::<Result<_, _>>())??;
+        related::check(parent.oid, Change::Attach)?;
+        let tables = missing.into_iter().map(create).collect::<Result<Vec<_>, _>>()?;
         let attach = |(table, range): &(Oid, Range)| parent.attach(*table, *range);
         let attached = locks::lock_all(|attempts| {
             related::lock_and_check(parent.oid, Change::Attach, attempts)?;
             // Now other sessions wait for this one.
-            let attach = || attempts.wait(parent.oid, || tables.iter().for_each(attach));
-            parent.within_limit(count, attach)
+            attempts.wait(parent.oid, || tables.iter().for_each(attach));
+            Ok(())
         })?;
         attached.map_err(locks::not_available)?;
         Ok(tables.into_iter().map(|(table, _)| Regclass(table)).collect())
@@ -209,7 +207,7 @@ fn drop_old_id_partitions(
                 let remove = |partition: &Oid| {
                     attempts.wait(*partition, || parent.remove(*partition, detach))
                 };
-                removed = parent.within_limit(over.len(), || over.iter().map(remove).collect())?;
+                removed = over.iter().map(remove).collect();
                 Ok(true)
             })?;
             if are_removed {
@@ -454,24 +452,6 @@ impl Parent {
         guc::with(&[(c"row_security", "on")], || self.run_as_owner(&statement));
     }
 
-    /// Runs `f`, which calls [`Parent::run_as_owner`] for so many partitions. If the owner of the
-    /// table lacks the rights of the caller, there is a limit for its code: the transaction of the
-    /// caller may have locked tables of other roles before, such as partitioned ones.
-    fn within_limit<T>(&self, count: usize, f: impl FnOnce() -> T) -> Result<T, Error> {
-        let owner = self.relation.owner;
-        if catalog::has_rights_of(owner, catalog::current_role()) {
-            return Ok(f());
-        }
-        let limit = guc::code_limit() + OF_PARTITION * count as u32;
-        Deadline::after(limit).limit(WaitEvent::TableLocks, f).map_err(|_| {
-            Error::OwnersCodeTooSlow {
-                table: names::relation(self.oid),
-                owner: names::role(owner),
-                limit: format!("{} s", limit.as_secs_f64()),
-            }
-        })
-    }
-
     /// Runs a statement in which indexes and constraints may call functions of the table's owner,
     /// and of no other role.
     fn run_as_owner(&self, statement: &str) {
@@ -613,10 +593,6 @@ fn check_dependents(partitions: &[Oid], detach: bool) -> Result<(), Error> {
 
 /// How many numbers a name gets, if other objects have it.
 const NUMBERED_MAX: i32 = 30;
-
-/// The time of a partition in the limit for code of a table's owner. Without data, PostgreSQL takes
-/// a tenth of that to create, attach or remove it.
-const OF_PARTITION: Duration = Duration::from_millis(100);
 
 /// The longest wait for a name. A session that creates an object of this name usually commits or
 /// ends sooner, and there are other names.

@@ -5,10 +5,8 @@
 //! result, and [`Deadline::limit_or_raise`] raises an error in its place. So it covers every wait
 //! that a user can cancel.
 //!
-//! The operation may run code of other roles, which can catch a cancel, also one of the user or of
-//! `statement_timeout`. So it is canceled again until it ends: at once after each subtransaction
-//! that ends with an error, such as a block of PL/pgSQL that has caught the cancel, and after each
-//! tick of the timer.
+//! What the operation calls, such as Citus, could catch a cancel, also one of the user or of
+//! `statement_timeout`. So it is canceled again after each tick of the timer until it ends.
 
 use crate::error::{Error, or_raise};
 use crate::pg::cancel;
@@ -20,9 +18,8 @@ use pgrx::pg_sys::PgTryBuilder;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgSqlErrorCode, pg_sys};
 use std::cell::Cell;
-use std::ffi::{c_uint, c_void};
+use std::ffi::c_uint;
 use std::panic::AssertUnwindSafe;
-use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -142,8 +139,6 @@ impl Timer {
             // this once.
             let number =
                 unsafe { guarded(|raw| raw.RegisterTimeout(c_uint::from(u16::MAX), on_tick)) };
-            // SAFETY: the callback raises no error, and is never unloaded.
-            unsafe { pg_sys::RegisterSubXactCallback(Some(on_subtransaction), ptr::null_mut()) };
             NUMBER.set(Some(number));
             number
         });
@@ -198,32 +193,14 @@ fn is_over() -> bool {
     until != NEVER && START.get().is_some_and(|start| start.elapsed().as_nanos() as u64 >= until)
 }
 
-/// Cancels the query if the time is over, or if the query was canceled before. It only reads the
-/// clock and variables, and writes variables.
-fn cancel_if_due() {
+/// Called by PostgreSQL in the handler of a signal, which also wakes a session that waits for its
+/// latch. Cancels the query if the time is over, or if the query was canceled before. It only reads
+/// the clock and variables, and writes variables.
+unsafe extern "C" fn on_tick() {
     let is_running = UNTIL.load(Relaxed) != NEVER;
     if is_over() || is_running && cancel::was_seen() {
         cancel::request();
     }
-}
-
-/// Called by PostgreSQL at the start and the end of each subtransaction. The code that has caught a
-/// cancel in it gets the next one before it runs another statement.
-unsafe extern "C-unwind" fn on_subtransaction(
-    event: pg_sys::SubXactEvent::Type,
-    _id: pg_sys::SubTransactionId,
-    _parent: pg_sys::SubTransactionId,
-    _argument: *mut c_void,
-) {
-    if event == pg_sys::SubXactEvent::SUBXACT_EVENT_ABORT_SUB {
-        cancel_if_due();
-    }
-}
-
-/// Called by PostgreSQL in the handler of a signal, which also wakes a session that waits for its
-/// latch.
-unsafe extern "C" fn on_tick() {
-    cancel_if_due();
     // Citus sleeps without a wait event until a node has answered.
     if wait_event::current() == 0 {
         wait_event::pgstat_report_wait_start(EVENT.load(Relaxed));

@@ -95,12 +95,6 @@ pub fn lock_limit() -> Duration {
     shorter_lock_timeout(LOCK_LIMIT)
 }
 
-/// The longest that code of a role without the rights of the caller runs: as long as such a lock,
-/// but at least a second, because PostgreSQL's own work is a part of that.
-pub fn code_limit() -> Duration {
-    lock_limit().max(Duration::from_secs(1))
-}
-
 /// Runs `f`, in which each wait for a lock has the limit [`lock_limit`].
 pub fn with_lock_limit<T>(f: impl FnOnce() -> T) -> T {
     with_lock_timeout(lock_limit(), f)

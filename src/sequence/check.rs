@@ -252,7 +252,9 @@ pub fn check_not_ended(sequence: Oid) -> Result<(), Error> {
 fn check_end(sequence: Oid, is_closed: impl Fn(i64) -> bool) -> Result<(), Error> {
     let Some(options) = catalog::sequence_options(sequence) else { return Ok(()) };
     let max = options.seqmax;
-    let may_end = options.seqcycle == 0 && group_of_range(options.seqmin, max).is_none();
+    let may_end = options.seqcycle == 0
+        && options.seqincrement > 0
+        && group_of_range(options.seqmin, max).is_none();
     if may_end && max < VALUE_MAX && is_closed(max) {
         return Err(Error::ClosedByMove { name: names::relation(sequence), max });
     }

@@ -5,6 +5,7 @@
 //! partition keys above it and the CHECK constraints of a default partition. Their indexes,
 //! constraints and keys call functions that their owners have chosen. So each of these tables must
 //! belong to a role with the rights of that owner, by the rule of [`trust`](crate::shard::trust).
+//! Nor does such code run in the session of a caller whose rights that owner lacks.
 
 use crate::error::Error;
 use crate::pg::catalog;
@@ -119,9 +120,42 @@ pub fn is_referenced(table: Oid) -> bool {
     !select_by_index(&query, &[table.into()], |row| row.get::<bool>(1)).is_empty()
 }
 
-/// Checks that no related table belongs to a role without the rights of the table's owner.
+/// The parts of the tables $1 that PostgreSQL may evaluate, and the functions that these call, of
+/// roles without the rights of role $2. A part is any object that PostgreSQL drops with its table,
+/// but those that run only for rows or statements are left out: triggers, rules, defaults and
+/// policies. A type counts with its constraints and its fields, an operator with its functions.
+const CODE: &str = "WITH RECURSIVE reached(class, object) AS (
+        SELECT 'pg_class'::regclass::oid, unnest($1)
+        UNION
+        SELECT next.class, next.object FROM reached AS r CROSS JOIN LATERAL (
+            SELECT d.classid, d.objid FROM pg_depend AS d
+                LEFT JOIN pg_class AS c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+                LEFT JOIN pg_attrdef AS a ON d.classid = 'pg_attrdef'::regclass AND a.oid = d.objid
+                LEFT JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+            WHERE d.refclassid = r.class AND d.refobjid = r.object AND d.deptype IN ('a', 'i')
+                AND coalesce(c.relkind IN ('i', 'I'), true) AND attgenerated IS DISTINCT FROM ''
+                AND d.classid NOT IN ('pg_trigger'::regclass, 'pg_rewrite'::regclass, 'pg_policy'::regclass)
+            UNION ALL
+            SELECT refclassid, refobjid FROM pg_depend
+            WHERE classid = r.class AND objid = r.object AND refclassid IN ('pg_type'::regclass, 'pg_operator'::regclass)
+            UNION ALL
+            SELECT 'pg_class'::regclass, typrelid FROM pg_type WHERE r.class = 'pg_type'::regclass AND oid = r.object AND typtype = 'c'
+        ) AS next(class, object)
+    )
+    SELECT pg_describe_object(r.class, r.object, 0), p.oid, proowner
+    FROM reached AS r JOIN pg_depend AS d ON d.classid = r.class AND d.objid = r.object AND d.refclassid = 'pg_proc'::regclass
+        JOIN pg_proc AS p ON p.oid = d.refobjid
+    WHERE NOT pg_has_role(proowner, $2, 'USAGE') LIMIT 1";
+
+/// The policies that PostgreSQL applies when role $2 reads one of the tables $1, with their owners.
+const POLICIES: &str = "SELECT pg_describe_object('pg_policy'::regclass, p.oid, 0), relowner
+    FROM pg_policy AS p JOIN pg_class AS c ON c.oid = polrelid
+    WHERE polrelid = ANY ($1) AND relrowsecurity AND (relforcerowsecurity OR NOT pg_has_role($2, relowner, 'USAGE')) LIMIT 1";
+
+/// Checks that no related table belongs to a role without the rights of the table's owner, and that
+/// no code of a role without the rights of the caller would run.
 pub fn check(table: Oid, change: Change) -> Result<(), Error> {
-    check_owners(table, &related(table, change))
+    check_trust(table, change, &related(table, change))
 }
 
 /// The same, and locks the related tables until the transaction ends, so that they and their owners
@@ -133,7 +167,7 @@ pub fn lock_and_check(table: Oid, change: Change, attempts: &Attempts) -> Result
         // Before a lock as well: the owner of such a table could hold a lock on it as long as it
         // likes.
         let mut related = related(table, change);
-        check_owners(table, &related)?;
+        check_trust(table, change, &related)?;
         related.retain(|one| !locked.contains(one));
         if related.is_empty() {
             return Ok(());
@@ -149,15 +183,39 @@ pub fn lock_all_and_check(table: Oid, change: Change) -> Result<(), Error> {
     locks::lock_all(lock)?.map_err(locks::not_available)
 }
 
-fn check_owners(table: Oid, related: &[Related]) -> Result<(), Error> {
+fn check_trust(table: Oid, change: Change, related: &[Related]) -> Result<(), Error> {
     let Some(owner) = catalog::relation(table).map(|relation| relation.owner) else {
         return Ok(()); // then the change fails
     };
     let trust = Trust::by_rights_of(owner);
-    related
-        .iter()
-        .filter(|one| !matches!(one.tie, Tie::LockedAgainstWriters | Tie::Removed))
-        .try_for_each(|one| trust.check_table(table, one.oid, || one.tie.sentence(table)))
+    let evaluated = || {
+        related.iter().filter(|one| !matches!(one.tie, Tie::LockedAgainstWriters | Tie::Removed))
+    };
+    evaluated()
+        .try_for_each(|one| trust.check_table(table, one.oid, || one.tie.sentence(table)))?;
+    let caller = catalog::current_role();
+    let runs_no_code = matches!(change, Change::Drop(_) | Change::Alter);
+    if runs_no_code || catalog::has_rights_of(owner, caller) {
+        return Ok(());
+    }
+    let tables: Vec<Oid> = evaluated().map(|one| one.oid).collect();
+    let functions = select_by_index(CODE, &[tables.clone().into(), caller.into()], |row| {
+        let function = Some(names::function(row.get::<Oid>(2)?));
+        Some((row.get::<String>(1)?, function, row.get::<Oid>(3)?))
+    });
+    let policies = select_by_index(POLICIES, &[tables.into(), owner.into()], |row| {
+        Some((row.get::<String>(1)?, None, row.get::<Oid>(2)?))
+    });
+    match functions.into_iter().chain(policies).next() {
+        None => Ok(()),
+        Some((part, function, author)) => Err(Error::CodeOfAnother {
+            table: names::relation(table),
+            part,
+            function,
+            author: names::role(author),
+            owner: names::role(owner),
+        }),
+    }
 }
 
 impl Related {

@@ -342,6 +342,22 @@ fn renamed_schema_is_not_open_and_last_copy_is_kept() {
     }
     run(&mut servers.b.connect(), "DROP SCHEMA insta5 CASCADE");
     servers.command(&["cancel", "5"]);
+    // Nor is a schema dropped that has taken the name of the copy.
+    run(
+        &mut a,
+        "DROP SCHEMA insta5; SELECT create_shard(5); CREATE TABLE insta5.counter (id bigint PRIMARY KEY)",
+    );
+    kill_after_copy(&servers);
+    let mut b = servers.b.connect();
+    run(
+        &mut b,
+        "DROP SCHEMA insta5 CASCADE; CREATE SCHEMA insta5;
+         CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN END';
+         COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'closed by another move'",
+    );
+    servers.refuses(&["cancel", "5"], "schema insta5 on b is not the one of this move");
+    run(&mut b, "DROP SCHEMA insta5 CASCADE");
+    servers.command(&["cancel", "5"]);
     assert_eq!([&servers.a, &servers.b].map(leftovers), [NOTHING, NOTHING]);
 }
 

@@ -508,19 +508,14 @@ fn only_changes_of_a_definition_fail_a_move() {
     );
     run(&mut b, "CREATE ROLE reader; CREATE ROLE keeper");
     servers.command(&["check", "5", "--to", "b"]);
+    renamed_copy_fails_the_move(&servers);
     changes_fail_the_move(&servers);
     maintenance_and_grants_do_not_fail_it(&servers);
 }
 
-/// On each server, before and while the move waits for writers.
-fn changes_fail_the_move(servers: &Servers) {
+/// The schema is renamed while rows are copied, which here takes as long as a lock on b.
+fn renamed_copy_fails_the_move(servers: &Servers) {
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
-    let changed =
-        |on: &str, what: &str| format!("on {on} has changed since the move began: {what};");
-    let (comment, no_comment) =
-        ("COMMENT ON VIEW insta5.lefts IS 'new'", "COMMENT ON VIEW insta5.lefts IS NULL");
-    let index = "CREATE INDEX late ON insta5.photos (batch)";
-    // The schema is renamed while rows are copied, which here takes as long as a lock on b.
     kill_after_copy(servers);
     let mut other = servers.b.connect();
     run(&mut other, "BEGIN; LOCK TABLE insta5.photos IN SHARE MODE");
@@ -533,14 +528,24 @@ fn changes_fail_the_move(servers: &Servers) {
     run(&mut other, "COMMIT");
     servers.refuses(&["cancel", "5"], "schema insta5 on b is called other now");
     run(&mut b, "ALTER SCHEMA other RENAME TO insta5");
-    let said = servers
-        .refuses(&["move", "5", "--to", "b"], &changed("b", "an earlier change of schema insta5"));
+    let before = "on b has changed since the move began: an earlier change of schema insta5;";
+    let said = servers.refuses(&["move", "5", "--to", "b"], before);
     assert!(!said.contains("tables copied") && !said.contains("to resume"), "{said}");
     let said = servers.command(&["check", "5", "--to", "b"]);
     assert!(said.contains("changed, so undo that: instagram_id_shards cancel 5"), "{said}");
     let said = servers.command(&["status"]);
     assert!(said.contains("the schema was changed; to undo: cancel 5"), "{said}");
     servers.command(&["cancel", "5"]);
+}
+
+/// On each server, before and while the move waits for writers.
+fn changes_fail_the_move(servers: &Servers) {
+    let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
+    let changed =
+        |on: &str, what: &str| format!("on {on} has changed since the move began: {what};");
+    let (comment, no_comment) =
+        ("COMMENT ON VIEW insta5.lefts IS 'new'", "COMMENT ON VIEW insta5.lefts IS NULL");
+    let index = "CREATE INDEX late ON insta5.photos (batch)";
     // Other changes are noticed before more rows are copied.
     kill_after_copy(servers);
     run(&mut a, comment);

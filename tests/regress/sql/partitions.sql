@@ -313,8 +313,8 @@ FROM create_id_partitions('owned', 'month', 3) AS part;
 ALTER DEFAULT PRIVILEGES FOR ROLE regress_id_owner IN SCHEMA parts REVOKE SELECT ON TABLES FROM regress_id_mallory;
 ALTER DEFAULT PRIVILEGES IN SCHEMA parts REVOKE DELETE ON TABLES FROM regress_id_mallory;
 
--- When partitions are created, detached and dropped, code of the table's owner runs with the owner's privileges, never with
--- the caller's. One sequence counts all runs of that code, the other one the runs with other privileges.
+-- When partitions are created, detached and dropped, code of the table's owner runs only in the owner's session. One sequence
+-- counts all runs of that code, the other one the runs with other privileges.
 CREATE SCHEMA trap AUTHORIZATION regress_id_mallory;
 SET ROLE regress_id_mallory;
 CREATE SEQUENCE trap.sprung;
@@ -345,14 +345,62 @@ BEGIN
     SELECT s.is_called, c.is_called INTO sprung, with_other_rights FROM trap.sprung AS s, trap.caught AS c;
     PERFORM setval('trap.sprung', 1, false), setval('trap.caught', 1, false);
 END $$;
-SELECT * FROM sprung();
+SELECT sprung IS NOT NULL AS reset FROM sprung();
+SELECT message, hint FROM raises($$SELECT create_id_partitions('trap.bait')$$);
+SELECT sprung FROM sprung();
+GRANT SELECT ON bounds TO regress_id_mallory;
+SET ROLE regress_id_mallory;
 SELECT count(*) > 3 AS many FROM create_id_partitions('trap.bait', 'month', 0, '2025-01-01+00');
-SELECT * FROM sprung();
 SELECT count(*) FROM create_id_partitions('trap.bait', 'month', 0, '2025-01-01+00');
 SELECT count(*) FROM drop_old_id_partitions('trap.bait', '2025-02-01+00', detach => true);
+RESET ROLE;
 SELECT * FROM sprung();
-SELECT count(*) FROM drop_old_id_partitions('trap.bait', '2025-03-01+00');
-SELECT * FROM sprung();
+SELECT state, message FROM raises($$SELECT drop_old_id_partitions('trap.bait', '2025-03-01+00')$$);
+SELECT message FROM raises($$SELECT drop_old_id_partitions('trap.bait', '2025-03-01+00', detach => true)$$);
+SELECT sprung FROM sprung();
+-- All kinds of such code, and none where PostgreSQL's own functions, or a superuser's, are all that is called.
+CREATE TABLE coded (id bigint PRIMARY KEY, a bigint, t text, parent bigint) PARTITION BY RANGE (id);
+ALTER TABLE coded OWNER TO regress_id_mallory;
+CREATE TABLE coded_parent (id bigint PRIMARY KEY);
+ALTER TABLE coded_parent OWNER TO regress_id_mallory;
+GRANT CREATE ON SCHEMA parts TO regress_id_mallory;
+CREATE FUNCTION own.fine(bigint) RETURNS bigint IMMUTABLE RETURN $1;
+GRANT USAGE ON SCHEMA own TO regress_id_mallory;
+SET ROLE regress_id_mallory;
+CREATE FUNCTION trap.one(bigint) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN trap.spring(''one''); END';
+CREATE FUNCTION trap.is_one(bigint, bigint) RETURNS bool IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN trap.spring(''two'') = 0; END';
+CREATE OPERATOR trap.=== (FUNCTION = trap.is_one, LEFTARG = bigint, RIGHTARG = bigint);
+CREATE DOMAIN trap.checked AS bigint CHECK (VALUE > trap.one(1));
+CREATE DOMAIN trap.positive AS bigint CHECK (VALUE > 0);
+CREATE TYPE trap.pair AS (x int, y trap.checked);
+CREATE TYPE trap.mood AS ENUM ('good', 'bad');
+CREATE FUNCTION trap.stamp() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM trap.spring(''trigger''); RETURN new; END';
+RESET ROLE;
+CREATE FUNCTION code_of(part text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE said record;
+BEGIN
+    SET LOCAL ROLE regress_id_mallory;
+    EXECUTE part;
+    RESET ROLE;
+    PERFORM setval('trap.sprung', 1, false);
+    SELECT * INTO said FROM public.raises('SELECT count(*) FROM create_id_partitions(''coded'')');
+    RAISE EXCEPTION '%, and % was run', coalesce(replace(said.detail, 'PostgreSQL would evaluate ', ''), said.message, 'no error'), (SELECT CASE WHEN is_called THEN 'code' ELSE 'none' END FROM trap.sprung);
+EXCEPTION WHEN raise_exception THEN
+    RETURN sqlerrm;
+END $$;
+SELECT left(part, 40) AS part, code_of(part) FROM unnest(ARRAY[
+    'CREATE INDEX i ON coded ((a + trap.one(a)))', 'CREATE INDEX i ON coded (id) WHERE a > trap.one(1)', 'CREATE INDEX i ON coded ((a OPERATOR(trap.===) 1))',
+    'CREATE INDEX i ON coded ((a::trap.checked))', 'CREATE INDEX i ON coded ((''(1,2)''::trap.pair IS NULL))',
+    'ALTER TABLE coded ADD CONSTRAINT c CHECK (a > trap.one(1))', 'ALTER TABLE coded ADD g bigint GENERATED ALWAYS AS (trap.one(a)) STORED',
+    'ALTER TABLE coded ADD d trap.checked', 'ALTER TABLE coded ADD d trap.pair[]', 'CREATE STATISTICS s ON (a + trap.one(a)), t FROM coded',
+    'CREATE INDEX i ON coded_parent ((trap.one(id))); ALTER TABLE coded ADD FOREIGN KEY (parent) REFERENCES coded_parent',
+    'ALTER TABLE coded_parent ENABLE ROW LEVEL SECURITY; ALTER TABLE coded_parent FORCE ROW LEVEL SECURITY; CREATE POLICY p ON coded_parent USING (true); ALTER TABLE coded ADD FOREIGN KEY (parent) REFERENCES coded_parent',
+    'CREATE TABLE rest PARTITION OF coded DEFAULT; ALTER TABLE rest ADD CONSTRAINT c CHECK (a > trap.one(1))',
+    'CREATE INDEX i ON coded (lower(t)) WHERE a > own.fine(1); ALTER TABLE coded ADD m trap.mood, ADD d trap.positive, ADD CHECK (m > ''good''), ALTER a SET DEFAULT trap.one(1);
+     CREATE TRIGGER t BEFORE INSERT ON coded FOR EACH ROW EXECUTE FUNCTION trap.stamp(); ALTER TABLE coded ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON coded USING (a > trap.one(1))'
+    ]) AS part;
+REVOKE CREATE ON SCHEMA parts FROM regress_id_mallory;
+DROP TABLE coded, coded_parent;
 SELECT state, message, detail FROM raises($$SELECT create_id_partitions('trap.key')$$);
 SELECT state, message, detail FROM raises($$SELECT drop_old_id_partitions('trap.key', now())$$);
 SELECT sprung FROM sprung();

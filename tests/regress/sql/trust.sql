@@ -179,7 +179,7 @@ SELECT * FROM owners('insta9');
 CREATE TABLE insta9.photos (id bigint DEFAULT insta9.next_id());
 SELECT * FROM raises('SELECT convert_defaults_to_triggers(9)');
 DROP SCHEMA insta9 CASCADE;
--- unadopt_shard() does not drop a function of another role, nor one of the shard's owner for which that role has created id().
+-- unadopt_shard() does not drop a function of another role, nor take a function of the shard's owner for the original of that.
 CREATE SCHEMA insta9;
 GRANT USAGE, CREATE ON SCHEMA insta9 TO regress_id_evil;
 SELECT make_part(9, 'insta9', 'table_id_seq'), make_part(9, 'insta9', 'original');
@@ -191,6 +191,8 @@ SET ROLE regress_id_evil;
 SELECT make_part(9, 'insta9', part) FROM unnest('{epoch,id}'::text[]) AS part;
 SET ROLE regress_id_super;
 SELECT pg_sleep(1.1);
+SELECT message FROM raises('SELECT unadopt_shard(9)');
+ALTER FUNCTION insta9.original_id() RENAME TO own_id;
 SELECT unadopt_shard(9);
 SELECT * FROM owners('insta9');
 DROP SCHEMA insta9 CASCADE;
