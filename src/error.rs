@@ -633,7 +633,8 @@ errors! {
         detail("Its body names the sequence \"{named}\", and the shard uses {sequence}."),
         hint("Give the schema and the sequence their former names, or replace the body of {kept} by one that names {sequence}.");
 
-    /// `adopt_shard()` or `unadopt_shard()` finds that a migration has replaced an adopted function.
+    /// `adopt_shard()` or `unadopt_shard()` finds that a migration has replaced an adopted
+    /// function.
     AdoptedReplaced { function: String, kept: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "function {function} was replaced since its adoption",
         detail("It does not generate ids of shard {shard} by the extension, and need not use the sequence that was adopted."),

@@ -571,8 +571,9 @@ const DROP_SCHEMA: &str = concat!(
      END $$"
 );
 
-/// Drops the schema, if it exists. Fails if the schema is not the recorded one, or not closed, if an
-/// object outside depends on one in it, or if rows were written to an old copy after it was closed.
+/// Drops the schema, if it exists. Fails if the schema is not the recorded one, or not closed, if
+/// an object outside depends on one in it, or if rows were written to an old copy after it was
+/// closed.
 pub fn drop_copy(server: &Server, recorded: Option<&str>, is_old_copy: bool) -> Result {
     if !server.has_schema()? {
         return Ok(());

@@ -159,7 +159,11 @@ fn is_updatable(view: Oid, table: Oid, limit: Deadline) -> Result<bool, Error> {
 /// With $6, the function $4 has the rights of its owner.
 fn writers_without_rights() -> String {
     format!(
-        "WITH places(place) AS (SELECT unnest($1)), writers(r) AS (
+        // A view with the rights of its invoker lets nobody else insert.
+        "WITH places(place) AS (
+             SELECT oid FROM pg_class AS c WHERE oid = ANY ($1) AND NOT EXISTS (
+                 SELECT FROM pg_options_to_table(reloptions) WHERE option_name = 'security_invoker' AND option_value::bool)
+         ), writers(r) AS (
              SELECT c.relowner FROM places JOIN pg_class AS c ON c.oid = place
              UNION SELECT grantee FROM places JOIN pg_class AS c ON c.oid = place, aclexplode(c.relacl)
                  WHERE privilege_type = 'INSERT'

@@ -49,6 +49,10 @@ enum Tie {
     Removed,
 }
 
+/// PostgreSQL locks the default partition when another one is removed.
+const DEFAULT_PARTITION: &str =
+    "SELECT 6, partdefid FROM pg_partitioned_table WHERE partrelid = $1";
+
 const TIES: [Tie; 7] = [
     Tie::Ancestor,
     Tie::Referencing,
@@ -77,10 +81,10 @@ impl Change {
                  UNION SELECT v.tie, v.oid FROM {} AS c, LATERAL (VALUES (1, conrelid), (3, confrelid)) AS v(tie, oid)
                  WHERE conparentid <> 0
                  UNION SELECT 5, confrelid FROM pg_constraint WHERE contype = 'f' AND conrelid = $2
-                 UNION SELECT 6, $2",
+                 UNION SELECT 6, $2 UNION {DEFAULT_PARTITION}",
                 catalog::foreign_keys_on("$2")
             ),
-            Change::Drop(_) => "SELECT 6, $2 WHERE $1 <> 0".into(),
+            Change::Drop(_) => format!("SELECT 6, $2 UNION {DEFAULT_PARTITION}"),
             Change::Alter => "SELECT 3, $1".into(),
         }
     }
