@@ -585,7 +585,8 @@ errors! {
     /// The body of the function does not plainly name its shard, sequence or epoch.
     OriginalSilent { function: String, constant: &'static str } => ERRCODE_NULL_VALUE_NOT_ALLOWED,
         "cannot determine the {constant} of function {function}",
-        detail("Its body does not name the {constant} as a constant."),
+        detail("{}", if *constant == "sequence" { "Its body names no sequence of the database as a constant, or several have that name.".into() }
+            else { format!("Its body does not name the {constant} as a constant.") }),
         hint("Pass the {constant} as an argument.");
 
     /// An argument of `adopt_shard()` contradicts the function.

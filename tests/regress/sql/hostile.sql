@@ -206,6 +206,11 @@ SELECT id_shard(insta611.next_id());
 
 -- Roles with INSERT on a table must be able to generate its ids after the adoption.
 SELECT create_shard(607);
+-- With a view that has the rights of its invoker, a role inserts only as on the table.
+CREATE VIEW of_invoker WITH (security_invoker = on) AS SELECT * FROM serials;
+GRANT INSERT ON of_invoker TO regress_id_app;
+SELECT adopted FROM adopt_table(607, 'serials', dry_run => true);
+DROP VIEW of_invoker;
 GRANT INSERT (id) ON serials TO regress_id_app;
 SELECT * FROM raises('SELECT adopt_table(607, ''serials'')');
 GRANT USAGE ON SCHEMA insta607 TO regress_id_app;
