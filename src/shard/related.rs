@@ -5,14 +5,16 @@
 //! partition keys above it and the CHECK constraints of a default partition. Their indexes,
 //! constraints and keys call functions that their owners have chosen. So each of these tables must
 //! belong to a role with the rights of that owner, by the rule of [`trust`](crate::shard::trust).
-//! Nor does such code run in the session of a caller whose rights that owner lacks.
+//! If that owner lacks the rights of the caller, no code of a role without these rights may run in
+//! the session.
 
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
-use crate::pg::spi::select_by_index;
+use crate::pg::spi::{Row, select_by_index};
 use crate::shard::trust::Trust;
+use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, Oid};
 
 /// A change of a table with partitions.
@@ -53,7 +55,7 @@ enum Tie {
 const DEFAULT_PARTITION: &str =
     "SELECT 6, partdefid FROM pg_partitioned_table WHERE partrelid = $1";
 
-const TIES: [Tie; 7] = [
+const TIES: [Tie; 8] = [
     Tie::Ancestor,
     Tie::Referencing,
     Tie::Referenced,
@@ -61,6 +63,7 @@ const TIES: [Tie; 7] = [
     Tie::LockedAgainstWriters, // without its partitions
     Tie::LockedAgainstWriters,
     Tie::Removed,
+    Tie::Removed, // without its partitions
 ];
 
 impl Change {
@@ -105,11 +108,11 @@ fn related(table: Oid, change: Change) -> Vec<Related> {
              SELECT tie, oid, 0 FROM tied
              UNION SELECT tie, next.oid, level + next.step FROM tree CROSS JOIN LATERAL (
                  SELECT inhparent, -1 FROM pg_inherits WHERE inhrelid = tree.oid AND level <= 0
-                 UNION ALL SELECT inhrelid, 1 FROM pg_inherits WHERE inhparent = tree.oid AND level >= 0 AND tie NOT IN (0, 4)
+                 UNION ALL SELECT inhrelid, 1 FROM pg_inherits WHERE inhparent = tree.oid AND level >= 0 AND tie NOT IN (0, 4, 7)
              ) AS next(oid, step) CROSS JOIN LATERAL (
                  SELECT relispartition FROM pg_class WHERE pg_class.oid = CASE step WHEN 1 THEN next.oid ELSE tree.oid END OFFSET 0) AS c
              WHERE c.relispartition
-         ) SELECT tie, oid, level < 0 FROM tree WHERE oid <> 0 ORDER BY tie IN (3, 6), tie, level, oid",
+         ) SELECT tie, oid, level < 0 FROM tree WHERE oid <> 0 ORDER BY tie IN (3, 6, 7), tie, level, oid",
         change.query()
     );
     select_by_index(&query, &[table.into(), change.partition().into()], |row| {
@@ -124,37 +127,40 @@ pub fn is_referenced(table: Oid) -> bool {
     !select_by_index(&query, &[table.into()], |row| row.get::<bool>(1)).is_empty()
 }
 
-/// The parts of the tables $1 that PostgreSQL may evaluate, and the functions that these call, of
-/// roles without the rights of role $2. A part is any object that PostgreSQL drops with its table,
-/// but those that run only for rows or statements are left out: triggers, rules, defaults and
-/// policies. A type counts with its constraints and its fields, an operator with its functions.
-const CODE: &str = "WITH RECURSIVE reached(class, object) AS (
-        SELECT 'pg_class'::regclass::oid, unnest($1)
-        UNION
-        SELECT next.class, next.object FROM reached AS r CROSS JOIN LATERAL (
-            SELECT d.classid, d.objid FROM pg_depend AS d
-                LEFT JOIN pg_class AS c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-                LEFT JOIN pg_attrdef AS a ON d.classid = 'pg_attrdef'::regclass AND a.oid = d.objid
-                LEFT JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
-            WHERE d.refclassid = r.class AND d.refobjid = r.object AND d.deptype IN ('a', 'i')
-                AND coalesce(c.relkind IN ('i', 'I'), true) AND attgenerated IS DISTINCT FROM ''
-                AND d.classid NOT IN ('pg_trigger'::regclass, 'pg_rewrite'::regclass, 'pg_policy'::regclass)
-            UNION ALL
-            SELECT refclassid, refobjid FROM pg_depend
-            WHERE classid = r.class AND objid = r.object AND refclassid IN ('pg_type'::regclass, 'pg_operator'::regclass)
-            UNION ALL
-            SELECT 'pg_class'::regclass, typrelid FROM pg_type WHERE r.class = 'pg_type'::regclass AND oid = r.object AND typtype = 'c'
-        ) AS next(class, object)
+/// The expressions of the tables $1 that PostgreSQL may evaluate, each with a function or a type
+/// that a role without the rights of role $2 has made, and that role. Triggers, rules and defaults
+/// run only for rows and statements. Only superusers make operator classes and base types. The
+/// owner of a domain can give it a constraint at any time, which holds for the bounds of a key.
+const CODE: &str = "WITH RECURSIVE tables(oid) AS (SELECT unnest($1)), parts(class, object) AS (
+        SELECT 'pg_class'::regclass::oid, oid FROM tables
+        UNION ALL SELECT 'pg_class'::regclass, indexrelid FROM tables JOIN pg_index ON indrelid = oid
+        UNION ALL SELECT 'pg_constraint'::regclass, c.oid FROM tables AS t JOIN pg_constraint AS c ON conrelid = t.oid
+        UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid FROM tables AS t JOIN pg_statistic_ext AS s ON stxrelid = t.oid
+        UNION ALL SELECT 'pg_attrdef'::regclass, d.oid FROM tables AS t JOIN pg_attrdef AS d ON adrelid = t.oid
+            JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum AND attgenerated <> ''
+    ), keys(object, type) AS (
+        SELECT oid, atttypid FROM tables JOIN pg_partitioned_table ON partrelid = oid JOIN pg_attribute ON attrelid = oid AND attnum = ANY (partattrs)
+        UNION ALL SELECT object, typbasetype FROM keys JOIN pg_type ON oid = type AND typtype = 'd'
+    ), used(class, object, refclass, refobject) AS (
+        -- The table's own dependencies, without those of its columns, are those of its partition key.
+        SELECT class, object, refclassid, refobjid FROM parts JOIN pg_depend ON classid = class AND objid = object AND objsubid = 0
+        UNION ALL SELECT 'pg_class'::regclass, object, 'pg_type'::regclass, type FROM keys
     )
-    SELECT pg_describe_object(r.class, r.object, 0), p.oid, proowner
-    FROM reached AS r JOIN pg_depend AS d ON d.classid = r.class AND d.objid = r.object AND d.refclassid = 'pg_proc'::regclass
-        JOIN pg_proc AS p ON p.oid = d.refobjid
-    WHERE NOT pg_has_role(proowner, $2, 'USAGE') LIMIT 1";
+    SELECT coalesce(pg_describe_object(class, object, 0), ''), coalesce(pg_describe_object(refclass, refobject, 0), ''), owner
+    FROM used LEFT JOIN pg_operator AS o ON refclass = 'pg_operator'::regclass AND o.oid = refobject
+        LEFT JOIN pg_proc AS p ON p.oid = CASE refclass WHEN 'pg_proc'::regclass THEN refobject ELSE oprcode END
+        LEFT JOIN pg_type AS t ON refclass = 'pg_type'::regclass AND t.oid = refobject
+        LEFT JOIN pg_type AS e ON e.oid = t.typelem
+        CROSS JOIN LATERAL (SELECT coalesce(proowner, CASE WHEN coalesce(e.typtype, t.typtype) NOT IN ('b', 'e') THEN t.typowner END)) AS a(owner)
+    WHERE NOT pg_has_role(owner, $2, 'USAGE') LIMIT 1";
 
-/// The policies that PostgreSQL applies when role $2 reads one of the tables $1, with their owners.
-const POLICIES: &str = "SELECT pg_describe_object('pg_policy'::regclass, p.oid, 0), relowner
+/// The policies, of roles without the rights of role $2, that PostgreSQL applies when role $3 reads
+/// one of the tables $1, and these roles.
+const POLICIES: &str = "SELECT coalesce(pg_describe_object('pg_policy'::regclass, p.oid, 0), ''), NULL::text, relowner
     FROM pg_policy AS p JOIN pg_class AS c ON c.oid = polrelid
-    WHERE polrelid = ANY ($1) AND relrowsecurity AND (relforcerowsecurity OR NOT pg_has_role($2, relowner, 'USAGE')) LIMIT 1";
+    WHERE polrelid = ANY ($1) AND polcmd IN ('r', '*') AND relrowsecurity AND NOT pg_has_role(relowner, $2, 'USAGE')
+        AND (relforcerowsecurity OR NOT pg_has_role($3, relowner, 'USAGE')) AND NOT (SELECT rolbypassrls FROM pg_roles AS r WHERE r.oid = $3)
+        AND EXISTS (SELECT FROM unnest(polroles) AS r(role) WHERE CASE role WHEN 0 THEN true ELSE pg_has_role($3, role, 'USAGE') END) LIMIT 1";
 
 /// Checks that no related table belongs to a role without the rights of the table's owner, and that
 /// no code of a role without the rights of the caller would run.
@@ -202,20 +208,27 @@ fn check_trust(table: Oid, change: Change, related: &[Related]) -> Result<(), Er
     if runs_no_code || catalog::has_rights_of(owner, caller) {
         return Ok(());
     }
-    let tables: Vec<Oid> = evaluated().map(|one| one.oid).collect();
-    let functions = select_by_index(CODE, &[tables.clone().into(), caller.into()], |row| {
-        let function = Some(names::function(row.get::<Oid>(2)?));
-        Some((row.get::<String>(1)?, function, row.get::<Oid>(3)?))
-    });
-    let policies = select_by_index(POLICIES, &[tables.into(), owner.into()], |row| {
-        Some((row.get::<String>(1)?, None, row.get::<Oid>(2)?))
-    });
-    match functions.into_iter().chain(policies).next() {
+    let oids = |of: &dyn Fn(Tie) -> bool| -> Vec<Oid> {
+        evaluated().filter(|one| of(one.tie)).map(|one| one.oid).collect()
+    };
+    // Queries read the tables that foreign keys connect, of which a default partition is none.
+    let is_read = |tie| match change {
+        Change::Detach(_) => tie != Tie::Ancestor,
+        _ => tie == Tie::Referenced,
+    };
+    let (tables, read) = (oids(&|_| true), oids(&is_read));
+    let first = |query, arguments: &[DatumWithOid]| {
+        let row = |row: &Row| Some((row.get(1)?, row.get(2), row.get::<Oid>(3)?));
+        select_by_index(query, arguments, row).pop()
+    };
+    let found = first(CODE, &[tables.into(), caller.into()])
+        .or_else(|| first(POLICIES, &[read.into(), caller.into(), owner.into()]));
+    match found {
         None => Ok(()),
-        Some((part, function, author)) => Err(Error::CodeOfAnother {
+        Some((part, used, author)) => Err(Error::CodeOfAnother {
             table: names::relation(table),
             part,
-            function,
+            used,
             author: names::role(author),
             owner: names::role(owner),
         }),

@@ -374,31 +374,46 @@ CREATE DOMAIN trap.checked AS bigint CHECK (VALUE > trap.one(1));
 CREATE DOMAIN trap.positive AS bigint CHECK (VALUE > 0);
 CREATE TYPE trap.pair AS (x int, y trap.checked);
 CREATE TYPE trap.mood AS ENUM ('good', 'bad');
+CREATE TYPE trap.reach AS RANGE (subtype = bigint);
 CREATE FUNCTION trap.stamp() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM trap.spring(''trigger''); RETURN new; END';
 RESET ROLE;
-CREATE FUNCTION code_of(part text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE TABLE of_super (id bigint PRIMARY KEY);
+ALTER TABLE of_super ENABLE ROW LEVEL SECURITY;
+CREATE POLICY p ON of_super USING (true);
+GRANT REFERENCES ON of_super TO regress_id_mallory;
+CREATE FUNCTION code_of(part text, call text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE said record;
 BEGIN
     SET LOCAL ROLE regress_id_mallory;
     EXECUTE part;
     RESET ROLE;
     PERFORM setval('trap.sprung', 1, false);
-    SELECT * INTO said FROM public.raises('SELECT count(*) FROM create_id_partitions(''coded'')');
+    SELECT * INTO said FROM public.raises('SELECT count(*) FROM ' || call);
     RAISE EXCEPTION '%, and % was run', coalesce(replace(said.detail, 'PostgreSQL would evaluate ', ''), said.message, 'no error'), (SELECT CASE WHEN is_called THEN 'code' ELSE 'none' END FROM trap.sprung);
 EXCEPTION WHEN raise_exception THEN
     RETURN sqlerrm;
 END $$;
-SELECT left(part, 40) AS part, code_of(part) FROM unnest(ARRAY[
+SELECT left(part, 60) AS part, code_of(part, 'create_id_partitions(''coded'')') FROM unnest(ARRAY[
     'CREATE INDEX i ON coded ((a + trap.one(a)))', 'CREATE INDEX i ON coded (id) WHERE a > trap.one(1)', 'CREATE INDEX i ON coded ((a OPERATOR(trap.===) 1))',
     'CREATE INDEX i ON coded ((a::trap.checked))', 'CREATE INDEX i ON coded ((''(1,2)''::trap.pair IS NULL))',
     'ALTER TABLE coded ADD CONSTRAINT c CHECK (a > trap.one(1))', 'ALTER TABLE coded ADD g bigint GENERATED ALWAYS AS (trap.one(a)) STORED',
-    'ALTER TABLE coded ADD d trap.checked', 'ALTER TABLE coded ADD d trap.pair[]', 'CREATE STATISTICS s ON (a + trap.one(a)), t FROM coded',
+    'CREATE STATISTICS s ON (a + trap.one(a)), t FROM coded', 'DROP TABLE coded; CREATE TABLE coded (id trap.positive) PARTITION BY RANGE (id)',
     'CREATE INDEX i ON coded_parent ((trap.one(id))); ALTER TABLE coded ADD FOREIGN KEY (parent) REFERENCES coded_parent',
-    'ALTER TABLE coded_parent ENABLE ROW LEVEL SECURITY; ALTER TABLE coded_parent FORCE ROW LEVEL SECURITY; CREATE POLICY p ON coded_parent USING (true); ALTER TABLE coded ADD FOREIGN KEY (parent) REFERENCES coded_parent',
+    'ALTER TABLE coded_parent ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY p ON coded_parent USING (true); ALTER TABLE coded ADD FOREIGN KEY (parent) REFERENCES coded_parent',
     'CREATE TABLE rest PARTITION OF coded DEFAULT; ALTER TABLE rest ADD CONSTRAINT c CHECK (a > trap.one(1))',
-    'CREATE INDEX i ON coded (lower(t)) WHERE a > own.fine(1); ALTER TABLE coded ADD m trap.mood, ADD d trap.positive, ADD CHECK (m > ''good''), ALTER a SET DEFAULT trap.one(1);
-     CREATE TRIGGER t BEFORE INSERT ON coded FOR EACH ROW EXECUTE FUNCTION trap.stamp(); ALTER TABLE coded ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON coded USING (a > trap.one(1))'
+    'CREATE INDEX i ON coded (lower(t)) WHERE a > own.fine(1); ALTER TABLE coded ADD m trap.mood, ADD CHECK (m > ''good''), ADD d trap.checked, ADD r trap.reach, ADD c coded_parent,
+        ALTER a SET DEFAULT trap.one(1); CREATE TRIGGER t BEFORE INSERT ON coded FOR EACH ROW EXECUTE FUNCTION trap.stamp();
+        ALTER TABLE coded ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY p ON coded USING (a > trap.one(1));
+        CREATE INDEX i2 ON coded_parent ((trap.one(id))); ALTER TABLE coded ADD FOREIGN KEY (a) REFERENCES of_super'
     ]) AS part;
+SELECT left(part, 60) AS part, code_of('CREATE TABLE old PARTITION OF coded FOR VALUES FROM (id_floor(''2024-01-01+00'')) TO (id_floor(''2024-02-01+00''));
+    CREATE TABLE now PARTITION OF coded FOR VALUES FROM (id_floor(''2024-02-01+00'')) TO (MAXVALUE);' || part, 'drop_old_id_partitions(''coded'', ''2024-02-01+00'')') FROM unnest(ARRAY[
+    'CREATE TABLE refers (id bigint PRIMARY KEY, a bigint REFERENCES coded); CREATE INDEX i ON refers ((trap.one(id)))',
+    'CREATE TABLE refers (id bigint PRIMARY KEY, a bigint REFERENCES coded); ALTER TABLE refers ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY p ON refers USING (true)',
+    'CREATE TABLE refers (id bigint PRIMARY KEY, a bigint REFERENCES coded); ALTER TABLE coded ADD CHECK (trap.one(a) = 0)',
+    'ALTER TABLE coded ADD CHECK (trap.one(a) = 0)'
+    ]) AS part;
+DROP TABLE of_super;
 REVOKE CREATE ON SCHEMA parts FROM regress_id_mallory;
 DROP TABLE coded, coded_parent;
 SELECT state, message, detail FROM raises($$SELECT create_id_partitions('trap.key')$$);
