@@ -639,8 +639,8 @@ errors! {
     AdoptedReplaced { function: String, kept: String, shard: u16 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "function {function} was replaced since its adoption",
         detail("It does not generate ids of shard {shard} by the extension, and need not use the sequence that was adopted."),
-        hint("Adopt it again with SELECT * FROM adopt_shard({shard}, function => {}), and then call unadopt_shard({shard}). \
-            If you need it no longer, drop {kept}.", literal(function));
+        hint("If it is the PL/pgSQL original again, adopt it first with SELECT * FROM adopt_shard({shard}, function => {}). \
+            If you need {kept} no longer, drop it.", literal(function));
 
     /// `adopt_shard()` or `unadopt_shard()` finds no function that was adopted, and its original.
     AdoptedDropped { function: String, kept: String, name: String, owner: String, other: Option<String> } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -648,7 +648,7 @@ errors! {
         detail("Its original is kept as {kept}.{}", other.as_ref().map_or_else(String::new, |other| format!(" The function of that name belongs to role {other}."))),
         hint("{}ALTER FUNCTION {kept} RENAME TO {name}, grant EXECUTE on it as before, and adopt the shard again. \
             If {kept} is no original of an adopted function, or you need it no longer, rename or drop it.",
-            other.as_ref().map_or_else(|| "If it was dropped, use ".to_owned(), |other| format!(
+            other.as_ref().map_or_else(|| "If it was renamed, give it back its name. If it was dropped, use ".to_owned(), |other| format!(
                 "If it was given to role {other}, and you trust that, use ALTER FUNCTION {function} OWNER TO {owner}. \
                 If it was dropped, use DROP FUNCTION {function} and ")));
 

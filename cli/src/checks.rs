@@ -176,7 +176,7 @@ fn obstacles_on_source(source: &Server, here: &Facts, there: &Facts) -> Result<V
     let query = "SELECT min(database) FROM pg_replication_slots WHERE slot_name = $1 AND database <> current_database()";
     if let Some(database) = source.query(query, &[name])?.one::<Option<String>>()? {
         obstacles.push(format!(
-            "server {from} has the replication slot {name} for a move from database {database}: finish or cancel that move first"
+            "server {from} has the replication slot {name} as for a move from database {database}: finish or cancel that move, or drop the slot"
         ));
     }
     if wal_level == "logical" && !source.has_publication()? {

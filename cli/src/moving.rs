@@ -183,8 +183,8 @@ pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Resul
     moving.require_open_copy()?;
     let rows = moving.map.recorded(shard, "rows")?.unwrap_or_default();
     moving.source.set("move.rows", &rows)?;
-    let definition = moving.map.recorded(shard, "definition")?;
-    replication::drop_copy(&moving.source, definition.as_deref(), true)?;
+    let definition = moving.map.recorded(shard, "definition")?.unwrap_or_else(|| "{}".into());
+    replication::drop_copy(&moving.source, &definition, true)?;
     moving.map.forget_move(shard)?;
     output.step(format!("The old copy of shard {shard} on {from} is dropped"));
     Ok(())
@@ -420,27 +420,24 @@ impl<'a> Moving<'a> {
         let Moving { map, source, target, .. } = self;
         let (from, to, schema) = (&source.name, &target.name, &source.schema);
         let way_out = format!(
-            "drop the old copy yourself, and delete the row of shard {} from shard_map.moves",
-            source.shard
+            "drop the old copy yourself, and continue as after the loss of {from} (docs/run/moving.md)"
         );
         self.require_database(source, "definition", &way_out)?;
         if !source.has_schema()? {
             return Ok(());
         }
         let way_out =
-            format!("if {to} has all rows, drop schema {schema} on {from}, and run this again");
+            format!("and {to} has all rows, drop schema {schema} on {from}, and run this again");
         self.require_database(target, "copy_definition", &way_out)?;
         if !self.has_schema_of_this_move()? {
-            fail!(
-                "schema {schema} on {from} is not the one that has moved, so it is kept: drop it, if you do not need it, and run this again"
-            );
+            return Err(source.not_of_this_move());
         }
         let copy = map.recorded(source.shard, "copy_definition")?.unwrap_or_else(|| "{}".into());
         if !target.has_same("identity of the schema", &copy)? || target.is_closed()? {
             fail!(
                 "server {to} has no open copy of shard {} from this move, so the old copy on {from} is kept: \
                  if {to} was restored from a backup of before the move, open the old copy by hand, as after the loss of {to}; \
-                 if {to} has all rows, as after pg_upgrade, or dump and restore, drop schema {schema} on {from}, and run this again",
+                 if {to} has all rows, as after a dump and restore of the schema, drop schema {schema} on {from}, and run this again",
                 source.shard
             );
         }
@@ -456,8 +453,7 @@ impl<'a> Moving<'a> {
     /// Whether the source has the schema that this move copies, and not another one of its name.
     fn has_schema_of_this_move(&self) -> Result<bool> {
         let recorded = self.map.recorded(self.source.shard, "definition")?;
-        recorded
-            .map_or(Ok(true), |recorded| self.source.has_same("identity of the schema", &recorded))
+        self.source.has_same("identity of the schema", recorded.as_deref().unwrap_or("{}"))
     }
 
     /// Compares the numbers of rows if this command has opened the copy.
@@ -517,9 +513,10 @@ impl<'a> Moving<'a> {
     fn undo(&self) -> Result {
         self.require_names()?;
         let Server { schema, name: to, .. } = &self.target;
-        if self.target.has_schema()? && !self.has_schema_of_this_move()? {
+        let copy = self.map.recorded(self.source.shard, "copy_definition")?;
+        if copy.is_some() && self.target.has_schema()? && !self.has_schema_of_this_move()? {
             fail!(
-                "schema {schema} on {} was dropped since the move began, so the copy on {to} may be the last one: \
+                "schema {schema} on {} was dropped since the move began, or restored, so the copy on {to} may be the last one: \
                  take what you need from it, drop schema {schema} on {to}, and run this again",
                 self.source.name
             );
@@ -529,8 +526,10 @@ impl<'a> Moving<'a> {
         replication::unpublish(&self.source)?;
         replication::remove(&self.source, &self.target)?;
         self.source.drop_triggers()?;
-        let copy = self.map.recorded(self.source.shard, "copy_definition")?;
-        replication::drop_copy(&self.target, copy.as_deref(), false)?;
+        // It is recorded before it is created.
+        if let Some(copy) = copy {
+            replication::drop_copy(&self.target, &copy, false)?;
+        }
         self.map.forget_move(self.source.shard)
     }
 

@@ -574,7 +574,7 @@ const DROP_SCHEMA: &str = concat!(
 /// Drops the schema, if it exists. Fails if the schema is not the recorded one, or not closed, if
 /// an object outside depends on one in it, or if rows were written to an old copy after it was
 /// closed.
-pub fn drop_copy(server: &Server, recorded: Option<&str>, is_old_copy: bool) -> Result {
+pub fn drop_copy(server: &Server, recorded: &str, is_old_copy: bool) -> Result {
     if !server.has_schema()? {
         return Ok(());
     }
@@ -587,14 +587,8 @@ pub fn drop_copy(server: &Server, recorded: Option<&str>, is_old_copy: bool) -> 
     };
     server.transaction(|session| {
         run(concat!("SET LOCAL lock_timeout = '10s';", include_str!("sql/lock_schema.sql")))?;
-        if let Some(recorded) = recorded
-            && !server.has_same("identity of the schema", recorded)?
-        {
-            fail!(
-                "schema {} on {} is not the one of this move, so it is kept: rename it, or drop it if you do not need it, and run this again",
-                server.schema,
-                server.name
-            );
+        if !server.has_same("identity of the schema", recorded)? {
+            return Err(server.not_of_this_move());
         }
         if !server.is_closed()? {
             fail!("{}: schema {} is not closed", problem(), server.schema);

@@ -211,6 +211,14 @@ impl Server {
         Error::Changed { message, server: name.clone(), objects }
     }
 
+    /// The error for a schema that is not the recorded one.
+    pub fn not_of_this_move(&self) -> Error {
+        Error::failed(format!(
+            "schema {} on {} is not the one of this move, so it is kept: rename it, or drop it if you do not need it, and run this again",
+            self.schema, self.name
+        ))
+    }
+
     /// The error that says how the schema was renamed.
     pub fn renamed(&self, how: &str) -> Error {
         let Server { schema, name, .. } = self;

@@ -84,7 +84,7 @@ impl PartialEq for Adopted {
 ///
 /// # Errors
 ///
-/// There is none, or one was replaced or dropped since it was adopted.
+/// There is none, or one was replaced, dropped, renamed or given away since it was adopted.
 pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted>, Error> {
     let shard = definition.shard.number();
     let mut adopted = vec![];

@@ -17,7 +17,7 @@ use crate::sequence::placement;
 use crate::sequence::read;
 use crate::shard::columns::AHEAD_MAX_MS;
 use crate::shard::trust::Trust;
-use instagram_id_core::hlc;
+use instagram_id_core::hlc::{self, VALUE_MAX};
 use instagram_id_core::layout::{self, SEQ_MAX};
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_qualified_identifier;
@@ -79,10 +79,10 @@ impl Adoption {
         let newest_ms = newest.filter(|id| *id >= 0).map_or(0, |id| layout::ms_of(id) as i64);
         // The sequence may have been a clock before, and must not go back then. A plain counter is
         // far below the clock, and a value far above it cannot be a clock, unless an adoption has
-        // closed the sequence to nextval().
+        // closed the sequence to nextval(). That of a closed copy is beyond the range of a clock.
         let counter_ms = hlc::ms_of(counter);
-        let is_clock =
-            counter_ms <= now_ms + AHEAD_MAX_MS || is_closed_to_nextval(self.sequence.oid);
+        let is_clock = counter_ms <= now_ms + AHEAD_MAX_MS
+            || counter <= VALUE_MAX && is_closed_to_nextval(self.sequence.oid);
         let clock_ms = if is_clock { counter_ms } else { 0 };
         let ms = now_ms.max(newest_ms).max(clock_ms) + 1;
         hlc::first_of(ms) | (counter & i64::from(SEQ_MAX))

@@ -66,7 +66,7 @@ struct Parent {
 /// The table is NULL, is not partitioned by ranges of a bigint, or the caller does not own it. The
 /// period is another one, or the number ahead is not 0 to 10,000. By the epoch, no period has ids.
 /// `from_time` is before the epoch or infinite. Code of a role without the rights of the table's
-/// owner would run; see [`related`].
+/// owner, or of the caller, would run; see [`related`].
 #[pg_extern(sql = false)]
 fn create_id_partitions(
     table: Option<Regclass>,
@@ -149,7 +149,8 @@ fn create_id_partitions(
 ///
 /// The table is NULL, is not partitioned by ranges of a bigint, has no partition for the current
 /// time or a gap before that, or the caller does not own it. The time is NULL, in the future, or
-/// infinite. Code of a role without the rights of the table's owner would run; see [`related`].
+/// infinite. Code of a role without the rights of the table's owner, or of the caller, would run;
+/// see [`related`].
 #[pg_extern(sql = false)]
 fn drop_old_id_partitions(
     table: Option<Regclass>,
@@ -452,8 +453,7 @@ impl Parent {
         guc::with(&[(c"row_security", "on")], || self.run_as_owner(&statement));
     }
 
-    /// Runs a statement in which indexes and constraints may call functions of the table's owner,
-    /// and of no other role.
+    /// Runs a statement in which PostgreSQL may evaluate expressions of the table.
     fn run_as_owner(&self, statement: &str) {
         roles::as_role(self.relation.owner, || spi::run(statement));
     }

@@ -51,7 +51,7 @@ impl Deadline {
 
     /// Runs `f` in a subtransaction, and cancels it when the time is over. While it sleeps without
     /// a wait event of its own, the session shows this one. Another cancel, and all other errors,
-    /// are raised as usual. `f` can set a limit for a part of it, which ends no later.
+    /// are raised as usual. `f` sets no limit of its own.
     pub fn limit<T>(self, event: WaitEvent, f: impl FnOnce() -> T) -> Result<T, TimedOut> {
         if self.is_over() {
             return Err(TimedOut);
@@ -59,7 +59,7 @@ impl Deadline {
         // The timer stops before the subtransaction is rolled back.
         let result = subtransaction::catching(is_of_timer, || self.run(event, f));
         if result.is_err() {
-            forget_cancel();
+            cancel::forget();
         }
         result.map_err(|_| TimedOut)
     }
@@ -72,7 +72,7 @@ impl Deadline {
                 .catch_others(|caught| match &caught {
                     CaughtError::PostgresError(report) if is_of_timer(report.sql_error_code()) => {
                         errors::forget();
-                        forget_cancel();
+                        cancel::forget();
                         None
                     }
                     _ => caught.rethrow(),
@@ -103,14 +103,6 @@ fn is_of_timer(state: PgSqlErrorCode) -> bool {
         && !cancel::is_of_others()
 }
 
-/// The cancel of the timer has had its effect, unless it is due for an operation that this one is a
-/// part of.
-fn forget_cancel() {
-    if !is_over() {
-        cancel::forget();
-    }
-}
-
 thread_local! {
     /// The number of the timer in this session.
     static NUMBER: Cell<Option<c_uint>> = const { Cell::new(None) };
@@ -128,8 +120,6 @@ const NEVER: u64 = u64::MAX;
 /// PostgreSQL's timer while it runs.
 struct Timer {
     number: c_uint,
-    /// The end of the time and the wait event of the operation that this one is a part of.
-    outer: (u64, u32),
 }
 
 impl Timer {
@@ -144,37 +134,27 @@ impl Timer {
         });
         let start = *START.get_or_init(Instant::now);
         let until = until.saturating_duration_since(start).as_nanos() as u64;
-        let timer = Timer { number, outer: (UNTIL.load(Relaxed), EVENT.load(Relaxed)) };
         EVENT.store(wait_event::number(event), Relaxed);
-        UNTIL.store(until.min(timer.outer.0), Relaxed);
-        if !timer.is_part() {
-            cancel::observe();
-            // SAFETY: the timer is registered, and does not run.
-            unsafe {
-                guarded(|raw| {
-                    let first = raw.GetCurrentTimestamp() + i64::from(TICK_MS) * 1000;
-                    raw.enable_timeout_every(number, first, TICK_MS);
-                });
-            }
+        UNTIL.store(until, Relaxed);
+        cancel::observe();
+        // SAFETY: the timer is registered, and does not run.
+        unsafe {
+            guarded(|raw| {
+                let first = raw.GetCurrentTimestamp() + i64::from(TICK_MS) * 1000;
+                raw.enable_timeout_every(number, first, TICK_MS);
+            });
         }
-        timer
-    }
-
-    fn is_part(&self) -> bool {
-        self.outer.0 != NEVER
+        Timer { number }
     }
 
     /// Ends the limit. It may have ended already.
     fn stop(&self) {
-        if !self.is_part() {
-            // SAFETY: the timer is registered; it may have been stopped.
-            unsafe { guarded(|raw| raw.disable_timeout(self.number, false)) }
-        }
+        // SAFETY: the timer is registered; it may have been stopped.
+        unsafe { guarded(|raw| raw.disable_timeout(self.number, false)) }
         if wait_event::current() == EVENT.load(Relaxed) {
             wait_event::pgstat_report_wait_end();
         }
-        UNTIL.store(self.outer.0, Relaxed);
-        EVENT.store(self.outer.1, Relaxed);
+        UNTIL.store(NEVER, Relaxed);
     }
 }
 
@@ -182,9 +162,7 @@ impl Drop for Timer {
     /// A cancel of the timer has no effect after that.
     fn drop(&mut self) {
         self.stop();
-        if !is_over() {
-            cancel::withdraw();
-        }
+        cancel::withdraw();
     }
 }
 
@@ -272,38 +250,6 @@ mod tests {
         work(Duration::from_millis(250));
         pgrx::check_for_interrupts!();
         std::panic::resume_unwind(raised.unwrap_err());
-    }
-
-    #[pg_test]
-    fn a_part_has_the_limit_of_the_whole() {
-        let (short, long) = (Duration::from_millis(300), Duration::from_secs(60));
-        let started = Instant::now();
-        let sleep = || Spi::run("SELECT pg_sleep(60)").unwrap();
-        let result = Deadline::after(short).limit(WaitEvent::TakeOver, || {
-            let _ = Deadline::after(long).limit(WaitEvent::TableLocks, || 5);
-            Deadline::after(long).limit(WaitEvent::TableLocks, sleep)
-        });
-        assert_eq!(result, Err(TimedOut));
-        let result = Deadline::after(long).limit(WaitEvent::TakeOver, || {
-            assert_eq!(Deadline::after(short).limit(WaitEvent::TableLocks, sleep), Err(TimedOut));
-            work(Duration::from_millis(250));
-            assert_eq!(wait_event::current(), wait_event::number(WaitEvent::TakeOver));
-            pgrx::check_for_interrupts!();
-            7
-        });
-        assert_eq!(result, Ok(7));
-        assert!(started.elapsed() < short * 6, "{:?}", started.elapsed());
-    }
-
-    #[pg_test]
-    #[should_panic(expected = "canceling statement due to user request")]
-    fn a_cancel_after_a_part_is_not_of_the_timer() {
-        let (short, long) = (Duration::from_millis(150), Duration::from_secs(60));
-        let _ = Deadline::after(long).limit(WaitEvent::TakeOver, || {
-            let sleep = || Spi::run("SELECT pg_sleep(60)").unwrap();
-            assert_eq!(Deadline::after(short).limit(WaitEvent::TableLocks, sleep), Err(TimedOut));
-            spi::run(CATCHES);
-        });
     }
 
     #[pg_test]

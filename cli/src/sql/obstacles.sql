@@ -82,11 +82,11 @@ WHERE connamespace = quote_ident($1::text)::regnamespace AND contype IN ('c', 'n
     AND coalesce((to_jsonb(con) ->> 'conenforced')::boolean, true)
 UNION ALL
 -- As an adopted function, a rule or a policy can. Defaults of columns follow.
-SELECT DISTINCT format('%s uses sequence %s, which is not in the same schema, so both servers would generate its values: use one in the same schema, or ALTER SEQUENCE %2$s SET SCHEMA %3$I',
+SELECT DISTINCT format('%s uses sequence %s, which is not in the same schema, so it would be another one on each server: use one in the same schema, or ALTER SEQUENCE %2$s SET SCHEMA %3$I',
               pg_describe_object(class, object, 0), s.oid::regclass, $1::text)
 FROM own JOIN pg_depend ON classid = class AND objid = object AND refclassid = 'pg_class'::regclass
     JOIN pg_class AS s ON s.oid = refobjid AND relkind = 'S'
-WHERE class <> 'pg_attrdef'::regclass AND relnamespace <> quote_ident($1::text)::regnamespace
+WHERE class NOT IN ('pg_attrdef'::regclass, 'pg_type'::regclass) AND relnamespace <> quote_ident($1::text)::regnamespace
 UNION ALL
 SELECT format('column %I of %s uses %s, which is not in the same schema, so inserts would fail after the move or repeat values: '
               'use one in the same schema, or ALTER TABLE %2$s ALTER COLUMN %1$I %4$s',

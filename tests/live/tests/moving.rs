@@ -1196,9 +1196,10 @@ fn replication_writes_only_to_the_shards_schema() {
     let mut elsewhere = servers.a.connect_to("template1");
     run(&mut elsewhere, &(slot("pg_create_logical_replication_slot") + ", 'pgoutput')"));
     servers.is_refused(
-        "a has the replication slot instagram_id_move_5 for a move from database template1",
+        "a has the replication slot instagram_id_move_5 as for a move from database template1",
     );
     run(&mut elsewhere, &(slot("pg_drop_replication_slot") + ")"));
+    drop(elsewhere);
     // The schema is renamed after it was published.
     let mut other = servers.b.connect();
     run(&mut other, "BEGIN; LOCK TABLE pg_subscription IN EXCLUSIVE MODE");

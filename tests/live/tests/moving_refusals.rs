@@ -170,8 +170,8 @@ const CASES: &str = r#"
     function insta5.named(integer,integer,text) of range type insta5.renamed would have the name of that type: as a superuser, | ALTER FUNCTION insta5.named(integer,integer,text) RENAME TO renamed | SELECT
     types insta5.apart and public.apart_multirange are not both in schema insta5 | ALTER TYPE public.apart_multirange SET SCHEMA insta5 | SELECT
     the columns of insta5.turned would get another order | ALTER TABLE insta5.turned NO INHERIT insta5.account | SELECT
-    function insta5.elsewhere() uses sequence public.elsewhere, which is not in the same schema, so both servers would generate its values: use one in the same schema, or | ALTER SEQUENCE public.elsewhere SET SCHEMA insta5 | SELECT
-    rule _RETURN on view insta5.more uses sequence public.more, which is not in the same schema, so both servers would generate its values: use one in the same schema, or | ALTER SEQUENCE public.more SET SCHEMA insta5 | DROP VIEW insta5.more
+    function insta5.elsewhere() uses sequence public.elsewhere, which is not in the same schema, so it would be another one on each server: use one in the same schema, or | ALTER SEQUENCE public.elsewhere SET SCHEMA insta5 | SELECT
+    rule _RETURN on view insta5.more uses sequence public.more, which is not in the same schema, so it would be another one on each server: use one in the same schema, or | ALTER SEQUENCE public.more SET SCHEMA insta5 | DROP VIEW insta5.more
     sequence insta5.fleeting is unlogged, so a crash could repeat its values | ALTER SEQUENCE insta5.fleeting SET LOGGED | SELECT
     trigger ids of public.outside_trigger of role postgres uses next_id_trigger() of shard 5 in another schema | drop it | DROP TRIGGER ids ON outside_trigger
     trigger six of insta5.full_fine of role postgres uses next_id_trigger() of another shard | drop it, or create it for shard 5 | DROP TRIGGER six ON insta5.full_fine
