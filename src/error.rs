@@ -721,9 +721,9 @@ errors! {
 
     /// A partition function is called by a role whose rights the table's owner lacks, and would run
     /// code in its session.
-    CodeOfAnother { table: String, part: String, used: Option<String>, author: String, owner: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+    CodeOfAnother { table: String, what: String, author: String, owner: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "changing table {table} would run code of role {author}",
-        detail("PostgreSQL would evaluate {part}{}.", used.as_ref().map_or_else(String::new, |it| format!(", which uses {it}"))),
+        detail("PostgreSQL would evaluate {what}."),
         hint("Call it in a session of role {owner}, or after SET ROLE if you trust that role with your session.");
 
     /// `create_id_partitions()` has tried names for a partition for 10 seconds, or for

@@ -10,7 +10,9 @@ use crate::map::{Map, MapEntry, MoveStatus, Trust};
 use crate::output::Output;
 use crate::replication;
 use crate::server::{EARLIER, Server};
-use instagram_id_core::moving::{MoveStage, MoveState, NoStep, Step, next_step, next_step_back};
+use instagram_id_core::moving::{
+    MoveStage, MoveState, NoStep, SchemaMark, Step, next_step, next_step_back,
+};
 use std::time::Duration;
 
 /// A move with its servers.
@@ -138,10 +140,13 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
         match next_step_back(seen) {
             Ok(Step::ResumeWrites) => moving.resume_writes()?,
             Ok(_) => break,
-            Err(NoStep::CopyIsOpen) => fail!(
-                "shard {shard} is open on {to} already, and clients may have written to it; \
-                 to finish the move: instagram_id_shards move {shard} --to {to}"
-            ),
+            Err(NoStep::CopyIsOpen) => {
+                let cause = Error::failed(format!(
+                    "shard {shard} is open on {to} already, and clients may have written to it; \
+                     to finish the move: instagram_id_shards move {shard} --to {to}"
+                ));
+                return Err(moving.stopped_if(seen.is_source_closed, cause));
+            }
             Err(_) => {
                 let cause = Error::failed(format!(
                     "schema {} on {to} was not created by this move, or was changed since: \
@@ -158,7 +163,10 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
     }
     output.step("Removing all objects that the move has created");
     moving.undo().map_err(|cause| moving.record_change_in(cause))?;
-    output.step(format!("Shard {shard} is on {from}, as before"));
+    output.step(match moving.source.has_schema()? {
+        true => format!("Shard {shard} is on {from}, as before"),
+        false => format!("The move is undone, but {from} has no schema of shard {shard}"),
+    });
     Ok(())
 }
 
@@ -206,18 +214,17 @@ impl<'a> Moving<'a> {
         let schema = &moving.schema;
         let connect = |server: &str| Server::connect(server, trust.on(map, server)?, shard, schema);
         let source = connect(&moving.source)?;
-        let wait_for_earlier = |server: &Server| {
-            server.wait_for_earlier_command().map_err(|cause| {
-                let is_stopped = !moving.switched && source.is_closed().unwrap_or(false);
-                if is_stopped { stopped(shard, cause) } else { cause }
-            })
+        let failed = |cause| {
+            let is_stopped = !moving.switched && source.is_closed().unwrap_or(false);
+            if is_stopped { stopped(shard, cause) } else { cause }
         };
-        wait_for_earlier(&source)?;
+        source.wait_for_earlier_command().map_err(failed)?;
         let target = connect(&moving.target)?;
         if source.started()? == target.started()? {
-            fail!("{} and {} are the same server", source.name, target.name);
+            let (from, to) = (&source.name, &target.name);
+            return Err(failed(Error::failed(format!("{from} and {to} are the same server"))));
         }
-        wait_for_earlier(&target)?;
+        target.wait_for_earlier_command().map_err(failed)?;
         Ok(Moving { map, output, source, target, is_checked: false, snapshot: None })
     }
 
@@ -244,14 +251,27 @@ impl<'a> Moving<'a> {
             has_subscription: false,
         };
         if stage == MoveStage::Begun {
-            if self.target.has_schema()? {
-                seen.copy = Some(self.target.mark()?);
-            }
-            seen.is_source_closed = self.source.is_closed()?;
+            seen.copy = self.mark_on_target()?;
+            // Another schema of this name is not opened.
+            seen.is_source_closed = self.source.is_closed()? && self.has_schema_of_this_move()?;
             seen.has_publication = self.source.has_publication()?;
             seen.has_subscription = self.target.has_subscription()?;
         }
         Ok(seen)
+    }
+
+    /// The mark of the schema on the target, if there is one. The copy is recorded before it is
+    /// created, so another schema is foreign, whatever marks it has.
+    fn mark_on_target(&self) -> Result<Option<SchemaMark>> {
+        if !self.target.has_schema()? {
+            return Ok(None);
+        }
+        let recorded = self.map.recorded(self.source.shard, "copy_definition")?;
+        let recorded = recorded.as_deref().unwrap_or("{}");
+        match self.target.has_same("identity of the schema", recorded)? {
+            true => self.target.mark().map(Some),
+            false => Ok(Some(SchemaMark::Foreign)),
+        }
     }
 
     /// Fails if the schema of this move has another name now, by which nothing here would find it:
@@ -512,19 +532,19 @@ impl<'a> Moving<'a> {
 
     fn undo(&self) -> Result {
         self.require_names()?;
-        let Server { schema, name: to, .. } = &self.target;
-        let copy = self.map.recorded(self.source.shard, "copy_definition")?;
-        if copy.is_some() && self.target.has_schema()? && !self.has_schema_of_this_move()? {
-            fail!(
-                "schema {schema} on {} was dropped since the move began, or restored, so the copy on {to} may be the last one: \
-                 take what you need from it, drop schema {schema} on {to}, and run this again",
-                self.source.name
-            );
-        }
         // First the publication, so that a later `move` does not continue with this copy. It could
         // not: a new subscription would copy the rows again.
         replication::unpublish(&self.source)?;
         replication::remove(&self.source, &self.target)?;
+        let Server { schema, name: to, .. } = &self.target;
+        let copy = self.map.recorded(self.source.shard, "copy_definition")?;
+        if copy.is_some() && self.target.has_schema()? && !self.has_schema_of_this_move()? {
+            fail!(
+                "schema {schema} on {} was dropped or replaced since the move began, so the copy on {to} may be the last one: \
+                 take what you need from it, drop schema {schema} on {to}, and run this again",
+                self.source.name
+            );
+        }
         self.source.drop_triggers()?;
         // It is recorded before it is created.
         if let Some(copy) = copy {

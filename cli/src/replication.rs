@@ -523,10 +523,10 @@ fn set_synchronous_commit(target: &Server, value: &str) -> Result {
 /// Drops the subscription, the slot and the publication, if they exist.
 pub fn remove(source: &Server, target: &Server) -> Result {
     if target.has_subscription()? {
-        let slot = "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1)";
+        let slot = "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = $1 AND database = current_database())";
         if !source.holds(slot, &[&source.replication])? {
             // The slot is lost, or an earlier attempt has dropped it. A subscription that names it
-            // cannot be dropped.
+            // cannot be dropped, or would drop the slot of a move from another database.
             let forget = format!(
                 "ALTER SUBSCRIPTION {0} DISABLE; ALTER SUBSCRIPTION {0} SET (slot_name = NONE)",
                 target.replication

@@ -18,7 +18,7 @@ use crate::sequence::read;
 use crate::shard::columns::AHEAD_MAX_MS;
 use crate::shard::trust::Trust;
 use instagram_id_core::hlc::{self, VALUE_MAX};
-use instagram_id_core::layout::{self, SEQ_MAX};
+use instagram_id_core::layout::{self, ISSUED_MS_MAX, SEQ_MAX};
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_qualified_identifier;
 
@@ -37,7 +37,7 @@ impl Adoption {
         // Waiting for the locks and reading the tables may have taken a while.
         self.check_unchanged()?;
         let counter = read::last_value(self.sequence.oid).unwrap_or(0);
-        let start = self.start(counter, newest.as_ref().map(|newest| newest.0));
+        let start = self.start(counter, newest.as_ref().map(|newest| newest.0))?;
         let has_copies = self.has_copies();
         // Before the ALTER SEQUENCE, which a rollback undoes: other nodes rely on the takeover.
         if has_copies {
@@ -74,7 +74,7 @@ impl Adoption {
 
     /// The value that new ids follow. It is later than any id that the original has generated, and
     /// it continues the sequence field.
-    fn start(&self, counter: i64, newest: Option<i64>) -> i64 {
+    fn start(&self, counter: i64, newest: Option<i64>) -> Result<i64, Error> {
         let now_ms = names::now_ms(self.sequence.epoch);
         let newest_ms = newest.filter(|id| *id >= 0).map_or(0, |id| layout::ms_of(id) as i64);
         // The sequence may have been a clock before, and must not go back then. A plain counter is
@@ -85,7 +85,13 @@ impl Adoption {
             || counter <= VALUE_MAX && is_closed_to_nextval(self.sequence.oid);
         let clock_ms = if is_clock { counter_ms } else { 0 };
         let ms = now_ms.max(newest_ms).max(clock_ms) + 1;
-        hlc::first_of(ms) | (counter & i64::from(SEQ_MAX))
+        if ms > ISSUED_MS_MAX as i64 {
+            let options = catalog::sequence_options(self.sequence.oid);
+            let min_value = options.map_or(1, |options| options.seqmin);
+            let name = names::relation(self.sequence.oid);
+            return Err(Error::Exhausted { name, last_value: counter, min_value });
+        }
+        Ok(hlc::first_of(ms) | (counter & i64::from(SEQ_MAX)))
     }
 
     /// Whether other nodes of a cluster have copies of the sequence, from a time when its schema

@@ -8,6 +8,7 @@ use crate::adopt::adopted;
 use crate::arguments::{self, not_null};
 use crate::error::Error;
 use crate::pg::catalog::{self, Relation};
+use crate::pg::code_of_others;
 use crate::pg::deadline::Deadline;
 use crate::pg::default::default_of;
 use crate::pg::dependents;
@@ -453,9 +454,15 @@ impl Parent {
         guc::with(&[(c"row_security", "on")], || self.run_as_owner(&statement));
     }
 
-    /// Runs a statement in which PostgreSQL may evaluate expressions of the table.
+    /// Runs a statement in which PostgreSQL may evaluate expressions of the table, and of related
+    /// tables.
     fn run_as_owner(&self, statement: &str) {
-        roles::as_role(self.relation.owner, || spi::run(statement));
+        let (owner, caller) = (self.relation.owner, catalog::current_role());
+        let run = || roles::as_role(owner, || spi::run(statement));
+        match catalog::has_rights_of(owner, caller) {
+            true => run(),
+            false => code_of_others::refused(caller, self.oid, owner, run),
+        }
     }
 
     /// The clauses that give a partition its table's access method and tablespace.

@@ -5,16 +5,15 @@
 //! partition keys above it and the CHECK constraints of a default partition. Their indexes,
 //! constraints and keys call functions that their owners have chosen. So each of these tables must
 //! belong to a role with the rights of that owner, by the rule of [`trust`](crate::shard::trust).
-//! If that owner lacks the rights of the caller, no code of a role without these rights may run in
-//! the session.
+//! If that owner lacks the rights of the caller, [`code_of_others`](crate::pg::code_of_others) lets
+//! none of these functions run.
 
 use crate::error::Error;
 use crate::pg::catalog;
 use crate::pg::locks::{self, Attempts};
 use crate::pg::names;
-use crate::pg::spi::{Row, select_by_index};
+use crate::pg::spi::select_by_index;
 use crate::shard::trust::Trust;
-use pgrx::datum::DatumWithOid;
 use pgrx::pg_sys::{self, Oid};
 
 /// A change of a table with partitions.
@@ -127,43 +126,16 @@ pub fn is_referenced(table: Oid) -> bool {
     !select_by_index(&query, &[table.into()], |row| row.get::<bool>(1)).is_empty()
 }
 
-/// The expressions of the tables $1 that PostgreSQL may evaluate, each with a function or a type
-/// that a role without the rights of role $2 has made, and that role. Triggers, rules and defaults
-/// run only for rows and statements. Only superusers make operator classes and base types. The
-/// owner of a domain can give it a constraint at any time, which holds for the bounds of a key.
-const CODE: &str = "WITH RECURSIVE tables(oid) AS (SELECT unnest($1)), parts(class, object) AS (
-        SELECT 'pg_class'::regclass::oid, oid FROM tables
-        UNION ALL SELECT 'pg_class'::regclass, indexrelid FROM tables JOIN pg_index ON indrelid = oid
-        UNION ALL SELECT 'pg_constraint'::regclass, c.oid FROM tables AS t JOIN pg_constraint AS c ON conrelid = t.oid
-        UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid FROM tables AS t JOIN pg_statistic_ext AS s ON stxrelid = t.oid
-        UNION ALL SELECT 'pg_attrdef'::regclass, d.oid FROM tables AS t JOIN pg_attrdef AS d ON adrelid = t.oid
-            JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum AND attgenerated <> ''
-    ), keys(object, type) AS (
-        SELECT oid, atttypid FROM tables JOIN pg_partitioned_table ON partrelid = oid JOIN pg_attribute ON attrelid = oid AND attnum = ANY (partattrs)
-        UNION ALL SELECT object, typbasetype FROM keys JOIN pg_type ON oid = type AND typtype = 'd'
-    ), used(class, object, refclass, refobject) AS (
-        -- The table's own dependencies, without those of its columns, are those of its partition key.
-        SELECT class, object, refclassid, refobjid FROM parts JOIN pg_depend ON classid = class AND objid = object AND objsubid = 0
-        UNION ALL SELECT 'pg_class'::regclass, object, 'pg_type'::regclass, type FROM keys
-    )
-    SELECT coalesce(pg_describe_object(class, object, 0), ''), coalesce(pg_describe_object(refclass, refobject, 0), ''), owner
-    FROM used LEFT JOIN pg_operator AS o ON refclass = 'pg_operator'::regclass AND o.oid = refobject
-        LEFT JOIN pg_proc AS p ON p.oid = CASE refclass WHEN 'pg_proc'::regclass THEN refobject ELSE oprcode END
-        LEFT JOIN pg_type AS t ON refclass = 'pg_type'::regclass AND t.oid = refobject
-        LEFT JOIN pg_type AS e ON e.oid = t.typelem
-        CROSS JOIN LATERAL (SELECT coalesce(proowner, CASE WHEN coalesce(e.typtype, t.typtype) NOT IN ('b', 'e') THEN t.typowner END)) AS a(owner)
-    WHERE NOT pg_has_role(owner, $2, 'USAGE') LIMIT 1";
-
 /// The policies, of roles without the rights of role $2, that PostgreSQL applies when role $3 reads
 /// one of the tables $1, and these roles.
-const POLICIES: &str = "SELECT coalesce(pg_describe_object('pg_policy'::regclass, p.oid, 0), ''), NULL::text, relowner
+const POLICIES: &str = "SELECT coalesce(pg_describe_object('pg_policy'::regclass, p.oid, 0), ''), relowner
     FROM pg_policy AS p JOIN pg_class AS c ON c.oid = polrelid
     WHERE polrelid = ANY ($1) AND polcmd IN ('r', '*') AND relrowsecurity AND NOT pg_has_role(relowner, $2, 'USAGE')
         AND (relforcerowsecurity OR NOT pg_has_role($3, relowner, 'USAGE')) AND NOT (SELECT rolbypassrls FROM pg_roles AS r WHERE r.oid = $3)
         AND EXISTS (SELECT FROM unnest(polroles) AS r(role) WHERE CASE role WHEN 0 THEN true ELSE pg_has_role($3, role, 'USAGE') END) LIMIT 1";
 
 /// Checks that no related table belongs to a role without the rights of the table's owner, and that
-/// no code of a role without the rights of the caller would run.
+/// no policy of a role without the rights of the caller applies.
 pub fn check(table: Oid, change: Change) -> Result<(), Error> {
     check_trust(table, change, &related(table, change))
 }
@@ -208,27 +180,21 @@ fn check_trust(table: Oid, change: Change, related: &[Related]) -> Result<(), Er
     if runs_no_code || catalog::has_rights_of(owner, caller) {
         return Ok(());
     }
-    let oids = |of: &dyn Fn(Tie) -> bool| -> Vec<Oid> {
-        evaluated().filter(|one| of(one.tie)).map(|one| one.oid).collect()
-    };
     // Queries read the tables that foreign keys connect, of which a default partition is none.
-    let is_read = |tie| match change {
-        Change::Detach(_) => tie != Tie::Ancestor,
-        _ => tie == Tie::Referenced,
+    // Their policies can call any function for each row.
+    let is_read = |one: &&Related| match change {
+        Change::Detach(_) => one.tie != Tie::Ancestor,
+        _ => one.tie == Tie::Referenced,
     };
-    let (tables, read) = (oids(&|_| true), oids(&is_read));
-    let first = |query, arguments: &[DatumWithOid]| {
-        let row = |row: &Row| Some((row.get(1)?, row.get(2), row.get::<Oid>(3)?));
-        select_by_index(query, arguments, row).pop()
-    };
-    let found = first(CODE, &[tables.into(), caller.into()])
-        .or_else(|| first(POLICIES, &[read.into(), caller.into(), owner.into()]));
-    match found {
+    let read: Vec<Oid> = evaluated().filter(is_read).map(|one| one.oid).collect();
+    let policies = select_by_index(POLICIES, &[read.into(), caller.into(), owner.into()], |row| {
+        Some((row.get::<String>(1)?, row.get::<Oid>(2)?))
+    });
+    match policies.into_iter().next() {
         None => Ok(()),
-        Some((part, used, author)) => Err(Error::CodeOfAnother {
+        Some((what, author)) => Err(Error::CodeOfAnother {
             table: names::relation(table),
-            part,
-            used,
+            what,
             author: names::role(author),
             owner: names::role(owner),
         }),

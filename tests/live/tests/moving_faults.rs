@@ -337,7 +337,7 @@ fn renamed_schema_is_not_open_and_last_copy_is_kept() {
         run(&mut a, drop);
         servers.refuses(
             &["cancel", "5"],
-            "schema insta5 on a was dropped since the move began, or restored, so the copy on b may be the last one",
+            "schema insta5 on a was dropped or replaced since the move began, so the copy on b may be the last one",
         );
     }
     run(&mut servers.b.connect(), "DROP SCHEMA insta5 CASCADE");
@@ -355,7 +355,7 @@ fn renamed_schema_is_not_open_and_last_copy_is_kept() {
          CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN END';
          COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'closed by another move'",
     );
-    servers.refuses(&["cancel", "5"], "schema insta5 on b is not the one of this move");
+    servers.refuses(&["cancel", "5"], "schema insta5 on b was not created by this move");
     run(&mut b, "DROP SCHEMA insta5 CASCADE");
     servers.command(&["cancel", "5"]);
     assert_eq!([&servers.a, &servers.b].map(leftovers), [NOTHING, NOTHING]);

@@ -163,6 +163,12 @@ SELECT setval('insta528.table_id_seq', last_value + (interval_ms << 10)) > 0 AS 
 SELECT insta528.next_id() AS ahead \gset
 CALL original('insta528', '528');
 SELECT starts_above > :ahead AS is_above FROM adopt_shard(528);
+-- At the end of ids there is nothing to continue with. A value beyond it is that of no clock.
+SELECT setval('insta528.table_id_seq', 1125899906842623) > 0 AS is_set;
+CALL original('insta528', '528');
+SELECT state, message FROM raises('SELECT adopt_shard(528)');
+SELECT setval('insta528.table_id_seq', 9223372036854775807) > 0 AS is_set;
+SELECT id_time(starts_above, '2020-01-01') < now() + interval '10 s' AS is_now FROM adopt_shard(528);
 ROLLBACK;
 -- The ids of an earlier adoption may also be those of a trigger, or of a default with the number. Neither depends on the functions
 -- of the shard, so the original is not restored as long as they need it.

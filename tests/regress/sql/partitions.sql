@@ -375,6 +375,15 @@ CREATE DOMAIN trap.positive AS bigint CHECK (VALUE > 0);
 CREATE TYPE trap.pair AS (x int, y trap.checked);
 CREATE TYPE trap.mood AS ENUM ('good', 'bad');
 CREATE TYPE trap.reach AS RANGE (subtype = bigint);
+CREATE TYPE trap.grade AS ENUM ('good', 'bad');
+CREATE TYPE trap.size AS ENUM ('small', 'large');
+CREATE FUNCTION trap.to_one(trap.mood) RETURNS bigint IMMUTABLE LANGUAGE sql AS 'SELECT trap.one(1)';
+CREATE CAST (trap.mood AS bigint) WITH FUNCTION trap.to_one(trap.mood) AS IMPLICIT;
+CREATE FUNCTION trap.to_old(trap.size) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN public.id_floor(''2024-01-15+00'') + trap.spring(''cast''); END';
+CREATE CAST (trap.size AS bigint) WITH FUNCTION trap.to_old(trap.size) AS IMPLICIT;
+CREATE FUNCTION trap.differ(date, timestamptz) RETURNS bool IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN trap.spring(''negator'') = 0; END';
+CREATE OPERATOR trap.=== (FUNCTION = date_eq_timestamptz, LEFTARG = date, RIGHTARG = timestamptz, NEGATOR = OPERATOR(trap.!==));
+CREATE OPERATOR trap.!== (FUNCTION = trap.differ, LEFTARG = date, RIGHTARG = timestamptz, NEGATOR = OPERATOR(trap.===));
 CREATE FUNCTION trap.stamp() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM trap.spring(''trigger''); RETURN new; END';
 RESET ROLE;
 CREATE TABLE of_super (id bigint PRIMARY KEY);
@@ -394,21 +403,25 @@ EXCEPTION WHEN raise_exception THEN
     RETURN sqlerrm;
 END $$;
 SELECT left(part, 60) AS part, code_of(part, 'create_id_partitions(''coded'')') FROM unnest(ARRAY[
-    'CREATE INDEX i ON coded ((a + trap.one(a)))', 'CREATE INDEX i ON coded (id) WHERE a > trap.one(1)', 'CREATE INDEX i ON coded ((a OPERATOR(trap.===) 1))',
+    'CREATE INDEX i ON coded ((a + trap.one(1)))', 'CREATE INDEX i ON coded (id) WHERE a > trap.one(1)', 'CREATE INDEX i ON coded ((a OPERATOR(trap.===) 1 AND 1::bigint OPERATOR(trap.===) 1::bigint))',
     'CREATE INDEX i ON coded ((a::trap.checked))', 'CREATE INDEX i ON coded ((''(1,2)''::trap.pair IS NULL))',
-    'ALTER TABLE coded ADD CONSTRAINT c CHECK (a > trap.one(1))', 'ALTER TABLE coded ADD g bigint GENERATED ALWAYS AS (trap.one(a)) STORED',
-    'CREATE STATISTICS s ON (a + trap.one(a)), t FROM coded', 'DROP TABLE coded; CREATE TABLE coded (id trap.positive) PARTITION BY RANGE (id)',
-    'CREATE INDEX i ON coded_parent ((trap.one(id))); ALTER TABLE coded ADD FOREIGN KEY (parent) REFERENCES coded_parent',
+    'ALTER TABLE coded ADD CONSTRAINT c CHECK (a > trap.one(1))', 'ALTER TABLE coded ADD g bigint GENERATED ALWAYS AS (trap.one(1)) STORED',
+    'CREATE STATISTICS s ON (a + trap.one(1)), t FROM coded', 'DROP TABLE coded; CREATE TABLE coded (id trap.positive) PARTITION BY RANGE (id)',
+    'ALTER TABLE coded ADD m trap.mood REFERENCES coded_parent',
+    'CREATE INDEX i ON coded (a) WHERE lpad((NOT (date ''2020-01-01'' OPERATOR(trap.===) timestamptz ''2020-01-01 00:00+00''))::text, 3) <> ''x''',
+    'DROP TABLE coded; CREATE TABLE coded (id trap.checked) PARTITION BY RANGE (id)',
+    'CREATE INDEX i ON coded_parent ((trap.one(1) + id)); ALTER TABLE coded ADD FOREIGN KEY (parent) REFERENCES coded_parent',
     'ALTER TABLE coded_parent ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY p ON coded_parent USING (true); ALTER TABLE coded ADD FOREIGN KEY (parent) REFERENCES coded_parent',
     'CREATE TABLE rest PARTITION OF coded DEFAULT; ALTER TABLE rest ADD CONSTRAINT c CHECK (a > trap.one(1))',
-    'CREATE INDEX i ON coded (lower(t)) WHERE a > own.fine(1); ALTER TABLE coded ADD m trap.mood, ADD CHECK (m > ''good''), ADD d trap.checked, ADD r trap.reach, ADD c coded_parent,
+    'CREATE INDEX i ON coded (lower(t)) WHERE a > own.fine(1); ALTER TABLE coded ADD m trap.grade, ADD CHECK (m > ''good''), ADD d trap.checked, ADD r trap.reach, ADD c coded_parent,
         ALTER a SET DEFAULT trap.one(1); CREATE TRIGGER t BEFORE INSERT ON coded FOR EACH ROW EXECUTE FUNCTION trap.stamp();
         ALTER TABLE coded ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY p ON coded USING (a > trap.one(1));
         CREATE INDEX i2 ON coded_parent ((trap.one(id))); ALTER TABLE coded ADD FOREIGN KEY (a) REFERENCES of_super'
     ]) AS part;
 SELECT left(part, 60) AS part, code_of('CREATE TABLE old PARTITION OF coded FOR VALUES FROM (id_floor(''2024-01-01+00'')) TO (id_floor(''2024-02-01+00''));
     CREATE TABLE now PARTITION OF coded FOR VALUES FROM (id_floor(''2024-02-01+00'')) TO (MAXVALUE);' || part, 'drop_old_id_partitions(''coded'', ''2024-02-01+00'')') FROM unnest(ARRAY[
-    'CREATE TABLE refers (id bigint PRIMARY KEY, a bigint REFERENCES coded); CREATE INDEX i ON refers ((trap.one(id)))',
+    'CREATE TABLE refers (id bigint PRIMARY KEY, a bigint REFERENCES coded); CREATE INDEX i ON refers ((trap.one(1) + id))',
+    'CREATE TABLE refers (size trap.size REFERENCES coded); INSERT INTO coded (id) VALUES (id_floor(''2024-01-15+00'')); INSERT INTO refers VALUES (''small'')',
     'CREATE TABLE refers (id bigint PRIMARY KEY, a bigint REFERENCES coded); ALTER TABLE refers ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY p ON refers USING (true)',
     'CREATE TABLE refers (id bigint PRIMARY KEY, a bigint REFERENCES coded); ALTER TABLE coded ADD CHECK (trap.one(a) = 0)',
     'ALTER TABLE coded ADD CHECK (trap.one(a) = 0)'
