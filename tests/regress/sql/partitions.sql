@@ -426,6 +426,10 @@ SELECT left(part, 60) AS part, code_of('CREATE TABLE old PARTITION OF coded FOR 
     'CREATE TABLE refers (id bigint PRIMARY KEY, a bigint REFERENCES coded); ALTER TABLE coded ADD CHECK (trap.one(a) = 0)',
     'ALTER TABLE coded ADD CHECK (trap.one(a) = 0)'
     ]) AS part;
+-- The refusal ends with the call, also if that has failed.
+SET ROLE regress_id_mallory;
+SELECT trap.one(1);
+RESET ROLE;
 DROP TABLE of_super;
 REVOKE CREATE ON SCHEMA parts FROM regress_id_mallory;
 DROP TABLE coded, coded_parent;
