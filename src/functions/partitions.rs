@@ -457,12 +457,7 @@ impl Parent {
     /// Runs a statement in which PostgreSQL may evaluate expressions of the table, and of related
     /// tables.
     fn run_as_owner(&self, statement: &str) {
-        let (owner, caller) = (self.relation.owner, catalog::current_role());
-        let run = || roles::as_role(owner, || spi::run(statement));
-        match catalog::has_rights_of(owner, caller) {
-            true => run(),
-            false => code_of_others::refused(caller, self.oid, owner, run),
-        }
+        code_of_others::as_owner(self.oid, self.relation.owner, || spi::run(statement));
     }
 
     /// The clauses that give a partition its table's access method and tablespace.

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, or_raise};
 use crate::pg::catalog;
-use crate::pg::names;
+use crate::pg::{names, roles};
 use pgrx::pg_guard;
 use pgrx::pg_sys::{self, Oid};
 use std::cell::Cell;
@@ -35,9 +35,13 @@ impl Drop for End {
     }
 }
 
-/// Runs `f`, which changes a table of this owner. A function of a role without the rights of the
-/// caller raises an error in its place.
-pub fn refused<T>(caller: Oid, table: Oid, owner: Oid, f: impl FnOnce() -> T) -> T {
+/// Runs `f`, which changes a table, as the table's owner. If that lacks the rights of the caller, a
+/// function of a role without these rights raises an error in its place.
+pub fn as_owner<T>(table: Oid, owner: Oid, f: impl FnOnce() -> T) -> T {
+    let caller = catalog::current_role();
+    if catalog::has_rights_of(owner, caller) {
+        return roles::as_role(owner, f);
+    }
     if !IS_INSTALLED.replace(true) {
         // SAFETY: a variable of the backend, which has one thread. Libraries are never unloaded.
         unsafe {
@@ -47,7 +51,7 @@ pub fn refused<T>(caller: Oid, table: Oid, owner: Oid, f: impl FnOnce() -> T) ->
     }
     REFUSAL.set(Some(Refusal { caller, table, owner }));
     let _end = End;
-    f()
+    roles::as_role(owner, f)
 }
 
 /// Called by PostgreSQL when it looks up a function to call it, or to inline it.
