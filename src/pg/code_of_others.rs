@@ -26,12 +26,12 @@ thread_local! {
     static OTHER_HOOK: Cell<pg_sys::needs_fmgr_hook_type> = const { Cell::new(None) };
 }
 
-/// Ends the refusal, also after an error.
-struct End;
+/// Restores what was refused before, also after an error.
+struct Outer(Option<Refusal>);
 
-impl Drop for End {
+impl Drop for Outer {
     fn drop(&mut self) {
-        REFUSAL.set(None);
+        REFUSAL.set(self.0);
     }
 }
 
@@ -49,8 +49,7 @@ pub fn as_owner<T>(table: Oid, owner: Oid, f: impl FnOnce() -> T) -> T {
             pg_sys::needs_fmgr_hook = Some(needs_hook);
         }
     }
-    REFUSAL.set(Some(Refusal { caller, table, owner }));
-    let _end = End;
+    let _outer = Outer(REFUSAL.replace(Some(Refusal { caller, table, owner })));
     roles::as_role(owner, f)
 }
 
