@@ -719,12 +719,12 @@ errors! {
             can rename it; each role that may use it can call GRANT."),
         hint("Try again when it has ended; pg_prepared_xacts lists those that are prepared.");
 
-    /// A partition function is called by a role whose rights the table's owner lacks, and would run
-    /// code in its session.
-    CodeOfAnother { table: String, what: String, author: String, owner: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "changing table {table} would run code of role {author}",
-        detail("PostgreSQL would evaluate {what}."),
-        hint("Call it in a session of role {owner}, or after SET ROLE if you trust that role with your session.");
+    /// A partition function that attaches or detaches partitions is called by a role whose rights
+    /// the table's owner lacks.
+    CodeOfOwner { table: String, owner: String, caller: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "table {table} belongs to role {owner}",
+        detail("Its indexes, constraints and keys can call functions of that role, which would run in a session of role {caller}."),
+        hint("Call the function in a session of role {owner}, or after SET ROLE {owner} if you trust that role with your session.");
 
     /// `create_id_partitions()` has tried names for a partition for 10 seconds, or for
     /// `lock_timeout` if that is shorter.

@@ -4,12 +4,12 @@ use crate::adopt::writers::{TableLock, lock_out_writers_if_available};
 use crate::arguments;
 use crate::error::{Error, WhyKept};
 use crate::pg::catalog;
-use crate::pg::code_of_others;
 use crate::pg::deadline::Deadline;
 use crate::pg::guc;
 use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::reg_types::Regclass;
+use crate::pg::roles;
 use crate::pg::spi::{self, select};
 use crate::pg::subtransaction;
 use crate::pg::transaction::prevent_if_read_only;
@@ -198,6 +198,8 @@ pub fn warn_new_table_kept(table: Oid, schema: Oid, shard: Shard, own_schema: Oi
 struct Candidate {
     column: Column,
     is_partition_key: bool,
+    /// Whether a partition key of the table, or of one of its partitions, has an expression.
+    has_key_expression: bool,
     /// Whether other tables may inherit from the table, which are not its partitions.
     has_children: bool,
     /// Whether the table, or one below it, has a rule for INSERT.
@@ -238,6 +240,8 @@ fn candidates(
                      JOIN pg_attribute AS k ON k.attrelid = t.relid AND k.attnum = d.objsubid AND k.attname = a.attname
                      WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
                      AND d.refobjsubid = 0 AND d.deptype = 'i'),
+             EXISTS (SELECT FROM ({tree}) AS t JOIN pg_partitioned_table AS p ON p.partrelid = t.relid
+                     WHERE p.partexprs IS NOT NULL),
              c.relhassubclass AND c.relkind = 'r',
              EXISTS (SELECT FROM ({tree}) AS t JOIN pg_rewrite ON ev_class = t.relid WHERE ev_type = '3'), {by_definer},
              other.name, other.table_oid,
@@ -265,11 +269,12 @@ fn candidates(
         Some(Candidate {
             column,
             is_partition_key: row.get(4)?,
-            has_children: row.get(5)?,
-            has_rule: row.get(6)?,
-            has_rights_of_definer: row.get(7)?,
-            trigger: row.get(8).zip(row.get(9)),
-            other_default: row.get(10),
+            has_key_expression: row.get(5)?,
+            has_children: row.get(6)?,
+            has_rule: row.get(7)?,
+            has_rights_of_definer: row.get(8)?,
+            trigger: row.get(9).zip(row.get(10)),
+            other_default: row.get(11),
         })
     })
 }
@@ -278,6 +283,15 @@ impl Candidate {
     /// The owner of the table, unless that is gone.
     fn owner(&self) -> Option<Oid> {
         catalog::relation(self.column.table).map(|table| table.owner)
+    }
+
+    /// The role whose code would run while the column is converted, if its rights are not those of
+    /// the caller: PostgreSQL evaluates the constant parts of expressions in partition keys when a
+    /// trigger is created. It evaluates nothing else of a table then.
+    fn author(&self) -> Option<Oid> {
+        let owner = self.owner()?;
+        let is_trusted = || catalog::has_rights_of(owner, catalog::current_role());
+        (self.has_key_expression && !is_trusted()).then_some(owner)
     }
 
     /// Why the column keeps its default; `None` if a trigger can replace it.
@@ -305,6 +319,9 @@ impl Candidate {
         }
         if let Some(partition) = self.other_default {
             return Some(WhyKept::OtherDefault(names::relation(partition)));
+        }
+        if let Some(author) = self.author() {
+            return Some(WhyKept::ExpressionOf(names::role(author)));
         }
         if !catalog::has_citus() {
             return None;
@@ -378,9 +395,7 @@ impl Candidate {
         let convert = || match catalog::relation(self.column.table) {
             // PostgreSQL evaluates expressions of the partition key and of those of partitions
             // here. They belong to roles with the rights of the owner.
-            Some(table) if table.is_partitioned => {
-                code_of_others::as_owner(self.column.table, table.owner, run);
-            }
+            Some(table) if table.is_partitioned => roles::as_role(table.owner, run),
             _ => run(),
         };
         // Others wait meanwhile.

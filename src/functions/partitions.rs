@@ -8,7 +8,6 @@ use crate::adopt::adopted;
 use crate::arguments::{self, not_null};
 use crate::error::Error;
 use crate::pg::catalog::{self, Relation};
-use crate::pg::code_of_others;
 use crate::pg::deadline::Deadline;
 use crate::pg::default::default_of;
 use crate::pg::dependents;
@@ -457,7 +456,7 @@ impl Parent {
     /// Runs a statement in which PostgreSQL may evaluate expressions of the table, and of related
     /// tables.
     fn run_as_owner(&self, statement: &str) {
-        code_of_others::as_owner(self.oid, self.relation.owner, || spi::run(statement));
+        roles::as_role(self.relation.owner, || spi::run(statement));
     }
 
     /// The clauses that give a partition its table's access method and tablespace.

@@ -3,7 +3,6 @@
 
 pub mod cancel;
 pub mod catalog;
-pub mod code_of_others;
 pub mod deadline;
 pub mod default;
 pub mod dependents;
