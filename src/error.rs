@@ -723,7 +723,7 @@ errors! {
     /// the table's owner lacks.
     CodeOfOwner { table: String, owner: String, caller: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "table {table} belongs to role {owner}",
-        detail("Its indexes, constraints and keys can call functions of that role, which would run in a session of role {caller}."),
+        detail("Its indexes, constraints and keys can call functions of that role, which lacks rights of the current role, {caller}."),
         hint("Call the function in a session of role {owner}, or after SET ROLE {owner} if you trust that role with your session.");
 
     /// `create_id_partitions()` has tried names for a partition for 10 seconds, or for

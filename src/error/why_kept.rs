@@ -27,8 +27,8 @@ pub enum WhyKept {
     #[error("Partition {0} has another default for it, which would be dropped as well.")]
     OtherDefault(String),
     #[error(
-        "The partition key of its table has an expression of role {0}, which this call must not \
-         run. Call the function in a session of that role."
+        "The partition key of its table, or of a partition, has an expression, which this call \
+         must not run. Call the function in a session of role {0}."
     )]
     ExpressionOf(String),
     #[error("Several nodes have a copy of each row, and each would generate an id of its own.")]

@@ -90,6 +90,8 @@ fn create_id_partitions(
     prevent_if_read_only("create_id_partitions()");
     let made: Result<Vec<Regclass>, Error> = guc::with(guc::OWN_SETTINGS, || {
         let parent = Parent::lock(table.0, pg_sys::ShareUpdateExclusiveLock)?;
+        // Also if nothing is missing yet, so that a job does not fail later.
+        related::check_caller(parent.oid, parent.relation.owner)?;
         let epoch = epoch.map_or_else(|| parent.epoch(own_schema), Ok)?;
         let now = names::now();
         let from = match from_time {
@@ -167,6 +169,9 @@ fn drop_old_id_partitions(
     prevent_if_read_only("drop_old_id_partitions()");
     let dropped: Result<Vec<String>, Error> = guc::with(guc::OWN_SETTINGS, || {
         let parent = Parent::lock(table.0, pg_sys::AccessShareLock)?;
+        if detach {
+            related::check_caller(parent.oid, parent.relation.owner)?;
+        }
         let epoch = given_epoch.map_or_else(|| parent.epoch(own_schema), Ok)?;
         let to_drop =
             |parent: &Parent| parent.partitions_to_drop(before, epoch, given_epoch.is_some());

@@ -167,15 +167,22 @@ fn check_trust(table: Oid, change: Change, related: &[Related]) -> Result<(), Er
         .iter()
         .filter(|one| !matches!(one.tie, Tie::LockedAgainstWriters | Tie::Removed))
         .try_for_each(|one| trust.check_table(table, one.oid, || one.tie.sentence(table)))?;
-    let runs_code = matches!(change, Change::Attach | Change::Detach(_));
-    if runs_code && !catalog::has_rights_of(owner, catalog::current_role()) {
-        return Err(Error::CodeOfOwner {
-            table: names::relation(table),
-            owner: names::role(owner),
-            caller: names::current_role(),
-        });
+    match change {
+        Change::Attach | Change::Detach(_) => check_caller(table, owner),
+        Change::Drop(_) | Change::Alter => Ok(()),
     }
-    Ok(())
+}
+
+/// Checks that the caller has no rights that the table's owner lacks.
+pub fn check_caller(table: Oid, owner: Oid) -> Result<(), Error> {
+    if catalog::has_rights_of(owner, catalog::current_role()) {
+        return Ok(());
+    }
+    Err(Error::CodeOfOwner {
+        table: names::relation(table),
+        owner: names::role(owner),
+        caller: names::current_role(),
+    })
 }
 
 impl Related {

@@ -269,6 +269,8 @@ SELECT message, hint FROM raises($$SELECT create_id_partitions('owned')$$);
 SET ROLE regress_id_owner;
 SELECT count(*) FROM create_id_partitions('owned', 'month', 2);
 SELECT count(*) > 12 AS many FROM create_id_partitions('owned', 'month', 2, '2025-01-01+00');
+RESET ROLE;
+SELECT state FROM raises($$SELECT create_id_partitions('owned', 'month', 0)$$);
 SELECT relowner::regrole, relacl FROM bounds JOIN pg_class ON oid = part WHERE parent = 'owned'::regclass GROUP BY 1, 2;
 SET ROLE regress_id_member;
 SELECT count(*) FROM drop_old_id_partitions('owned', '2025-02-01+00');
@@ -296,7 +298,9 @@ ALTER TABLE owned_p20250401 OWNER TO regress_id_mallory;
 SELECT * FROM drop_old_id_partitions('owned', '2025-05-01+00');
 -- Partitions are created as the table's owner, which needs CREATE on the schema.
 REVOKE CREATE ON SCHEMA parts FROM regress_id_owner;
+SET ROLE regress_id_owner;
 SELECT state, message, detail FROM raises($$SELECT create_id_partitions('owned', 'month', 5)$$);
+RESET ROLE;
 -- A role that may not use the schema can pass the OID of its table, but keeps nobody from changing the schema.
 GRANT CREATE ON SCHEMA parts TO regress_id_owner;
 REVOKE USAGE ON SCHEMA parts FROM PUBLIC;
