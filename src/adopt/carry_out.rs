@@ -12,10 +12,9 @@ use crate::pg::locks;
 use crate::pg::names;
 use crate::pg::roles;
 use crate::pg::spi::{self, select};
-use crate::sequence::check::{CLOSED_TO_NEXTVAL, is_closed_to_nextval};
+use crate::sequence::check::CLOSED_TO_NEXTVAL;
 use crate::sequence::placement;
 use crate::sequence::read;
-use crate::shard::columns::AHEAD_MAX_MS;
 use crate::shard::trust::Trust;
 use instagram_id_core::hlc::{self, VALUE_MAX};
 use instagram_id_core::layout::{self, ISSUED_MS_MAX, SEQ_MAX};
@@ -78,12 +77,8 @@ impl Adoption {
         let now_ms = names::now_ms(self.sequence.epoch);
         let newest_ms = newest.filter(|id| *id >= 0).map_or(0, |id| layout::ms_of(id) as i64);
         // The sequence may have been a clock before, and must not go back then. A plain counter is
-        // far below the clock, and a value far above it cannot be a clock, unless an adoption has
-        // closed the sequence to nextval(). That of a closed copy is beyond the range of a clock.
-        let counter_ms = hlc::ms_of(counter);
-        let is_clock = counter_ms <= now_ms + AHEAD_MAX_MS
-            || counter <= VALUE_MAX && is_closed_to_nextval(self.sequence.oid);
-        let clock_ms = if is_clock { counter_ms } else { 0 };
+        // far below the clock. No clock has a value beyond its range, which a closed copy has.
+        let clock_ms = if counter <= VALUE_MAX { hlc::ms_of(counter) } else { 0 };
         let ms = now_ms.max(newest_ms).max(clock_ms) + 1;
         if ms > ISSUED_MS_MAX as i64 {
             let options = catalog::sequence_options(self.sequence.oid);

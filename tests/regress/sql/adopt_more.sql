@@ -162,6 +162,9 @@ SELECT insta528.next_id() > :ahead AS goes_on;
 SELECT setval('insta528.table_id_seq', last_value + (interval_ms << 10)) > 0 AS is_set FROM insta528.table_id_seq, (VALUES (25 * 3600000::bigint)) AS it (interval_ms);
 SELECT insta528.next_id() AS ahead \gset
 CALL original('insta528', '528');
+-- Whatever the increment is since.
+ALTER SEQUENCE insta528.table_id_seq INCREMENT 1;
+DROP FUNCTION insta528.original_next_id();
 SELECT starts_above > :ahead AS is_above FROM adopt_shard(528);
 -- At the end of ids there is nothing to continue with. A value beyond it is that of no clock.
 SELECT setval('insta528.table_id_seq', 1125899906842623) > 0 AS is_set;
