@@ -2,7 +2,7 @@
 
 use crate::error::{Context, Error, Result, fail, refuse};
 use crate::libpq::{self, Connection, Rows};
-use crate::server::ServerEntry;
+use crate::server::{EARLIER, ServerEntry};
 use crate::session;
 use crate::trust::{self, NOTHING, Right};
 use instagram_id_core::moving::MoveStage;
@@ -15,16 +15,20 @@ const TABLES: &str = include_str!("sql/map.sql");
 
 /// The moves, whose columns have the names of the fields of [`MoveStatus`]. A command works on one
 /// if it has the lock of its shard, as [`Map::lock`] acquires it.
-const MOVES: &str = "SELECT shard, source, target, schema, started::timestamp(0)::text AS started,
+fn moves_query() -> String {
+    format!(
+        "SELECT shard, source, target, schema, started::timestamp(0)::text AS started,
     switched IS NOT NULL AS switched, finished IS NOT NULL AS finished,
     EXISTS (
         SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND classid = (hashtext('instagram_id_shards')::bigint & 4294967295)::oid AND objid = shard::oid) AS running,
     EXISTS (
-        SELECT FROM jsonb_object_keys(coalesce(definition, '{}') || coalesce(copy_definition, '{}')) AS object
-        WHERE starts_with(object, 'an earlier change of ')) AS changed
-    FROM shard_map.moves";
+        SELECT FROM jsonb_object_keys(coalesce(definition, '{{}}') || coalesce(copy_definition, '{{}}')) AS object
+        WHERE starts_with(object, '{EARLIER}')) AS changed
+    FROM shard_map.moves"
+    )
+}
 
 /// The connection to the map.
 pub struct Map {
@@ -269,8 +273,9 @@ impl Map {
     /// The server of a shard, and its move.
     pub fn placement(&self, shard: u16) -> Result<MapEntry> {
         let query = format!(
-            "SELECT server, to_jsonb(m) AS moving FROM shard_map.shards LEFT JOIN ({MOVES}) AS m USING (shard)
-             WHERE shard = $1::int"
+            "SELECT server, to_jsonb(m) AS moving FROM shard_map.shards LEFT JOIN ({}) AS m USING (shard)
+             WHERE shard = $1::int",
+            moves_query()
         );
         match self.select(&query, &[&shard.to_string()])?.pop() {
             Some(entry) => Ok(entry),
@@ -435,7 +440,7 @@ impl Map {
     }
 
     pub fn moves(&self) -> Result<Vec<MoveStatus>> {
-        self.select(&format!("{MOVES} ORDER BY shard"), &[])
+        self.select(&(moves_query() + " ORDER BY shard"), &[])
     }
 
     fn rows(&self, query: &str, parameters: &[&str]) -> Result<Rows> {

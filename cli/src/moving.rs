@@ -198,9 +198,9 @@ pub fn clean(map: &mut Map, shard: u16, trust: &Trust, output: &Output) -> Resul
     Ok(())
 }
 
-/// The error, which also says that no server accepts writes to the shard.
-fn stopped(shard: u16, cause: Error) -> Error {
-    Error::WritesStopped { shard, cause: Box::new(cause) }
+/// The error, which also says so if no server accepts writes to the shard.
+fn stopped_if(shard: u16, is_stopped: bool, cause: Error) -> Error {
+    if is_stopped { Error::WritesStopped { shard, cause: Box::new(cause) } } else { cause }
 }
 
 impl<'a> Moving<'a> {
@@ -216,7 +216,7 @@ impl<'a> Moving<'a> {
         let source = connect(&moving.source)?;
         let failed = |cause| {
             let is_stopped = !moving.switched && source.is_closed().unwrap_or(false);
-            if is_stopped { stopped(shard, cause) } else { cause }
+            stopped_if(shard, is_stopped, cause)
         };
         source.wait_for_earlier_command().map_err(failed)?;
         let target = connect(&moving.target)?;
@@ -555,7 +555,7 @@ impl<'a> Moving<'a> {
 
     /// The error, which also says so if no server accepts writes to the shard.
     fn stopped_if(&self, is_stopped: bool, cause: Error) -> Error {
-        if is_stopped { stopped(self.source.shard, cause) } else { cause }
+        stopped_if(self.source.shard, is_stopped, cause)
     }
 
     fn foreign_copy(&self) -> Error {

@@ -15,6 +15,7 @@ use crate::pg::spi::{self, select};
 use crate::sequence::check::CLOSED_TO_NEXTVAL;
 use crate::sequence::placement;
 use crate::sequence::read;
+use crate::sequence::refusal::Refusal;
 use crate::shard::trust::Trust;
 use instagram_id_core::hlc::{self, VALUE_MAX};
 use instagram_id_core::layout::{self, ISSUED_MS_MAX, SEQ_MAX};
@@ -81,10 +82,7 @@ impl Adoption {
         let clock_ms = if counter <= VALUE_MAX { hlc::ms_of(counter) } else { 0 };
         let ms = now_ms.max(newest_ms).max(clock_ms) + 1;
         if ms > ISSUED_MS_MAX as i64 {
-            let options = catalog::sequence_options(self.sequence.oid);
-            let min_value = options.map_or(1, |options| options.seqmin);
-            let name = names::relation(self.sequence.oid);
-            return Err(Error::Exhausted { name, last_value: counter, min_value });
+            return Err(Refusal::Exhausted { last_value: counter }.error(self.sequence.oid));
         }
         Ok(hlc::first_of(ms) | (counter & i64::from(SEQ_MAX)))
     }

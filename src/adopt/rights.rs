@@ -159,7 +159,7 @@ fn is_updatable(view: Oid, table: Oid, limit: Deadline) -> Result<bool, Error> {
 /// With $6, the function $4 has the rights of its owner.
 fn writers_without_rights() -> String {
     format!(
-        // A view with the rights of its invoker lets nobody else insert.
+        // Through a view with security_invoker, only roles insert that can insert below it.
         "WITH places(place) AS (
              SELECT oid FROM pg_class AS c WHERE oid = ANY ($1) AND NOT EXISTS (
                  SELECT FROM pg_options_to_table(reloptions) WHERE option_name = 'security_invoker' AND option_value::bool)

@@ -116,7 +116,6 @@ fn create_id_partitions(
         // First what waits for other roles: each with CREATE on the schema can keep a name busy.
         let limit = Deadline::after(guc::lock_limit());
         let create = |range| Ok::<_, Error>((parent.create_table(range, epoch, limit)?, range));
-        related::check(parent.oid, Change::Attach)?;
         let tables = missing.into_iter().map(create).collect::<Result<Vec<_>, _>>()?;
         let attach = |(table, range): &(Oid, Range)| parent.attach(*table, *range);
         let attached = locks::lock_all(|attempts| {

@@ -1,7 +1,7 @@
 //! Cancels of the query, and whose they are.
 //!
-//! PostgreSQL has one variable for all cancels. What an operation calls can catch the error that
-//! results from one, or raise a similar error.
+//! PostgreSQL has one variable for all cancels. Code that an operation calls can catch the error
+//! that results from one, or raise a similar error.
 
 use crate::pg::raw::guarded;
 use crate::pg::sys::STATEMENT_TIMEOUT;

@@ -5,8 +5,8 @@
 //! result, and [`Deadline::limit_or_raise`] raises an error in its place. So it covers every wait
 //! that a user can cancel.
 //!
-//! What the operation calls, such as Citus, could catch a cancel, also one of the user or of
-//! `statement_timeout`. So it is canceled again after each tick of the timer until it ends.
+//! Code that the operation calls, such as that of Citus, could catch a cancel, also one of the user
+//! or of `statement_timeout`. So it is canceled again after each tick of the timer until it ends.
 
 use crate::error::{Error, or_raise};
 use crate::pg::cancel;

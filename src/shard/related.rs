@@ -55,7 +55,7 @@ enum Tie {
 const DEFAULT_PARTITION: &str =
     "SELECT 6, partdefid FROM pg_partitioned_table WHERE partrelid = $1";
 
-const TIES: [Tie; 8] = [
+const TIES: [Tie; 7] = [
     Tie::Ancestor,
     Tie::Referencing,
     Tie::Referenced,
@@ -63,7 +63,6 @@ const TIES: [Tie; 8] = [
     Tie::LockedAgainstWriters, // without its partitions
     Tie::LockedAgainstWriters,
     Tie::Removed,
-    Tie::Removed, // without its partitions
 ];
 
 impl Change {
@@ -108,11 +107,11 @@ fn related(table: Oid, change: Change) -> Vec<Related> {
              SELECT tie, oid, 0 FROM tied
              UNION SELECT tie, next.oid, level + next.step FROM tree CROSS JOIN LATERAL (
                  SELECT inhparent, -1 FROM pg_inherits WHERE inhrelid = tree.oid AND level <= 0
-                 UNION ALL SELECT inhrelid, 1 FROM pg_inherits WHERE inhparent = tree.oid AND level >= 0 AND tie NOT IN (0, 4, 7)
+                 UNION ALL SELECT inhrelid, 1 FROM pg_inherits WHERE inhparent = tree.oid AND level >= 0 AND tie NOT IN (0, 4)
              ) AS next(oid, step) CROSS JOIN LATERAL (
                  SELECT relispartition FROM pg_class WHERE pg_class.oid = CASE step WHEN 1 THEN next.oid ELSE tree.oid END OFFSET 0) AS c
              WHERE c.relispartition
-         ) SELECT tie, oid, level < 0 FROM tree WHERE oid <> 0 ORDER BY tie IN (3, 6, 7), tie, level, oid",
+         ) SELECT tie, oid, level < 0 FROM tree WHERE oid <> 0 ORDER BY tie IN (3, 6), tie, level, oid",
         change.query()
     );
     select_by_index(&query, &[table.into(), change.partition().into()], |row| {

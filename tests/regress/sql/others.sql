@@ -374,8 +374,6 @@ CREATE TABLE insta7.last (id bigint DEFAULT insta7.next_id());
 SELECT * FROM convert_defaults_to_triggers(7);
 SELECT * FROM convert_defaults_to_triggers(7);
 SELECT * FROM convert_defaults_to_triggers(7);
-SET lock_timeout = '300ms';
-RESET lock_timeout;
 SET client_min_messages = warning;
 DROP SCHEMA insta7, evil CASCADE;
 
