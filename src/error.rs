@@ -662,7 +662,7 @@ errors! {
     /// `unadopt_shard()` is called for a shard without an original.
     NotAdopted { shard: u16, schema: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "shard {shard} has no original to restore",
-        detail("Schema {schema} contains no function of the shard's owner that an adoption has kept."),
+        detail("Schema {schema} contains no adopted function whose original is kept."),
         hint("If a function generates ids in the original way again, adopt it again first.");
 
     /// `unadopt_shard()` would drop the definition of a shard that a column names by its number.

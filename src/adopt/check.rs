@@ -26,11 +26,31 @@ const CLAIM_AGE_MAX_MS: i64 = 3_600_000;
 const CLAIM_AHEAD_MAX_MS: i64 = 60_000;
 
 impl Adoption {
-    /// Checks that the function can become the shard's, and that the caller trusts the owner of the
-    /// shard.
-    pub fn check(&self, trust: Trust) -> Result<(), Error> {
+    /// Checks that the caller trusts the owner of the shard, and that the function's owner may
+    /// create it or, if it exists, has the rights of its owner.
+    pub fn check_rights(&self, trust: Trust) -> Result<(), Error> {
         // First, because the hints of the other errors are for an owner that is trusted.
         self.check_trust(trust)?;
+        let Some(existing) = &self.existing else {
+            return roles::check_may_create_in(self.function.schema, self.function.owner);
+        };
+        let definition = names::function(existing.function);
+        if existing.schema == self.function.schema {
+            let may_change = catalog::has_rights_of(self.function.owner, existing.owner);
+            return if may_change { Ok(()) } else { Err(Error::NotOwner(definition)) };
+        }
+        let shard = self.parts.shard.number();
+        if !catalog::has_rights_of(existing.owner, self.function.owner) {
+            let (function, owner) = (definition, names::role(existing.owner));
+            return Err(Error::ShardOfAnother { shard, function, owner, schema: None });
+        }
+        let (schema, function) =
+            (names::schema(existing.schema), names::function(self.function.oid));
+        Err(Error::ShardElsewhere { shard, schema, function })
+    }
+
+    /// Checks that the function can become the shard's.
+    pub fn check(&self) -> Result<(), Error> {
         // Its ids would be generated on the node that stores its tables, which may be another one.
         if placement::is_distributed(self.function.schema) {
             let name = names::schema(self.function.schema);
@@ -58,21 +78,9 @@ impl Adoption {
         rights::check_callers(&self.function, self.sequence.oid, self.parts.own_schema)
     }
 
-    /// Checks that the function may generate ids of a shard that exists already.
+    /// Checks that the function may generate ids of a shard that exists already in its schema.
     fn check_existing(&self, existing: &Definition) -> Result<(), Error> {
         let (function, shard) = (names::function(self.function.oid), self.parts.shard.number());
-        if existing.schema != self.function.schema {
-            if !catalog::has_rights_of(existing.owner, self.function.owner) {
-                let (function, owner) =
-                    (names::function(existing.function), names::role(existing.owner));
-                return Err(Error::ShardOfAnother { shard, function, owner, schema: None });
-            }
-            let schema = names::schema(existing.schema);
-            return Err(Error::ShardElsewhere { shard, schema, function });
-        }
-        if !catalog::has_rights_of(self.function.owner, existing.owner) {
-            return Err(Error::NotOwner(names::function(existing.function)));
-        }
         let epoch = |sequence: IdSequence| names::time(sequence.epoch.at());
         let sequence = |sequence: IdSequence| names::relation(sequence.oid);
         let differs = |what, show: &dyn Fn(IdSequence) -> String| {

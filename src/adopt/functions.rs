@@ -85,14 +85,14 @@ fn adopt_shard(
     guc::with_own_settings_and_limit(|| {
         let read = || {
             let adoption = request.read()?;
-            adoption.check(request.trust(&adoption.function))?;
+            adoption.check_rights(request.trust(&adoption.function))?;
             Ok::<_, Error>(adoption)
         };
         if !dry_run {
             prevent_if_read_only("adopt_shard()");
         }
-        // Also before the lock: the session of a role that may not do this keeps it until the
-        // client has read the error.
+        // Only the rights also before the lock: the session of a role that may not do this keeps it
+        // until the client has read the error. All else could be seen while another session adopts.
         let mut adoption = read()?;
         if !dry_run {
             let shard = adoption.parts.shard;
@@ -102,6 +102,7 @@ fn adopt_shard(
                 return Err(Error::OriginalChanged(names::function(adoption.function.oid)).into());
             }
         }
+        adoption.check()?;
         let trust = request.trust(&adoption.function);
         adoption.announce();
         let script = adoption.script()?;
