@@ -152,7 +152,7 @@ pub fn cancel(map: &mut Map, shard: u16, output: &Output) -> Result {
                     "schema {} on {to} was not created by this move, or was changed since: \
                      if clients use it, the map has lost the end of the move, so run on the map \
                      UPDATE shard_map.shards SET server = {} WHERE shard = {shard}; \
-                     UPDATE shard_map.moves SET switched = now(), finished = now() WHERE shard = {shard}; \
+                     UPDATE shard_map.moves SET switched = now() WHERE shard = {shard}; and then move {shard} --to {to}; \
                      if you need nothing in it, drop it, and run cancel again",
                     moving.target.schema,
                     format_args!("'{}'", to.replace('\'', "''"))

@@ -689,7 +689,8 @@ fn map_that_names_the_old_copy_is_refused(servers: &Servers) {
         &mut map,
         "INSERT INTO shard_map.moves TABLE kept; UPDATE shard_map.shards SET server = 'b'",
     );
-    // The map has lost the end of the move. `cancel` names the statements that enter it again.
+    // The map has lost the end of the move, which was not reached. `cancel` names the statements
+    // that enter it again, and `move` removes the subscription.
     run(
         &mut map,
         "UPDATE shard_map.moves SET switched = NULL, finished = NULL; UPDATE shard_map.shards SET server = 'a'",
@@ -697,8 +698,17 @@ fn map_that_names_the_old_copy_is_refused(servers: &Servers) {
     servers.refuses(&["move", "5", "--to", "b"], "run cancel 5, which says what to do");
     let said = servers.refuses(&["cancel", "5"], "was not created by this move");
     let (_, statements) = said.split_once("run on the map ").unwrap();
-    run(&mut map, statements.split_once("; if").unwrap().0);
+    let (statements, rest) = statements.split_once("; and then ").unwrap();
+    run(&mut map, statements);
     assert_eq!(servers.placement(), "b");
+    run(
+        &mut servers.b.connect(),
+        "CREATE SUBSCRIPTION instagram_id_move_5 CONNECTION '' PUBLICATION p WITH (connect = false)",
+    );
+    assert!(rest.starts_with("move 5 --to b; "), "{rest}");
+    servers.command(&["move", "5", "--to", "b"]);
+    let left = "SELECT EXISTS (SELECT FROM pg_subscription)";
+    assert!(!one::<bool>(&mut servers.b.connect(), left));
 }
 
 /// Makes the schema `twice` a second one of shard 5.
