@@ -92,8 +92,9 @@ fn adopt_shard(
             prevent_if_read_only("adopt_shard()");
         }
         // Only the rights also before the lock: the session of a role that may not do this keeps it
-        // until the client has read the error. All else could be seen while another session adopts.
-        let mut adoption = read()?;
+        // until the client has read the error. All else could be half of what another session does,
+        // which is also why an error counts only the second time.
+        let mut adoption = read().or_else(|_| read())?;
         if !dry_run {
             let shard = adoption.parts.shard;
             ddl::lock_number(shard)?;
@@ -140,7 +141,7 @@ fn unadopt_shard(
     guc::with_own_settings_and_limit(|| {
         prevent_if_read_only("unadopt_shard()");
         // Before the lock: the session of a role that may not do this keeps it until the client has
-        // read the error.
+        // read the error. As in adopt_shard(), an error counts only the second time.
         let callers = Callers::default();
         let read = || {
             let (definition, adopted, sequences) = find_adopted(shard, own_schema)?;
@@ -148,7 +149,7 @@ fn unadopt_shard(
             check_may_lock(&columns)?;
             Ok::<_, Error>((definition, adopted, sequences, columns))
         };
-        read()?;
+        read().or_else(|_| read())?;
         ddl::lock_number(shard)?;
         let found = read()?;
         let (definition, adopted, sequences, columns) = &found;
