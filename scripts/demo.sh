@@ -15,7 +15,8 @@ clients=8
 scripts/setup.sh server
 pg_config=$(scripts/servers.sh | tail -n 1)
 [ -n "$pg_config" ] || fail "no PostgreSQL 15 or later is set up"
-make --no-print-directory -s install-extension PG_CONFIG="$pg_config" PROFILE=dev
+# The build of `make test`, which then has little left to build.
+install_for_tests "$pg_config"
 
 # Colors only on a terminal: with this variable of psql, queries add them to their results.
 if [ -t 1 ]; then escape=$'\033'; else escape=; fi
