@@ -759,6 +759,12 @@ SELECT unadopt_shard(597);
 RESET ROLE;
 SELECT to_regprocedure('insta597.id_time(bigint)') AS left_there, to_regprocedure('insta597.epoch()') AS dropped;
 
+-- A sequence that counts down and was never used is not closed.
+CREATE SCHEMA insta535 CREATE SEQUENCE table_id_seq INCREMENT -1;
+CALL original('insta535', '535');
+SELECT sequence FROM adopt_shard(535);
+SELECT id_shard(insta535.next_id());
+
 \set VERBOSITY terse
-DROP SCHEMA insta592, insta593, insta594, insta595, insta596, insta597, insta598, insta599, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, own534, regress_id_owner CASCADE;
+DROP SCHEMA insta592, insta593, insta594, insta595, insta596, insta597, insta598, insta599, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, insta535, own534, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
