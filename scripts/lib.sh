@@ -277,7 +277,7 @@ finish() {
 
 # sql_tests PG_CONFIG [REGRESS ISOLATION]: runs tests/regress with pg_regress and, at the same time,
 # tests/isolation with pg_isolation_regress, each on its own server; all of them, or those named.
-# All run in three parts of each kind at the same time, because most of the time they wait.
+# All run in four parts of each kind at the same time, because most of the time they wait.
 sql_tests() {
     local pg_config=$1 status=0 dir pids=() n
     dir=$(mktemp -d)
@@ -286,9 +286,9 @@ sql_tests() {
         pids+=($!)
     }
     if [ $# = 1 ] && [ -z "${ACCEPT:-}" ]; then
-        for n in 0 1 2; do
-            beside isolation "isolation_$n" ISOLATION="$(third "$n" tests/isolation/specs/*.spec)"
-            beside regress "regress_$n" REGRESS="$(third "$n" tests/regress/sql/*.sql)"
+        for n in 0 1 2 3; do
+            beside isolation "isolation_$n" ISOLATION="$(fourth "$n" tests/isolation/specs/*.spec)"
+            beside regress "regress_$n" REGRESS="$(fourth "$n" tests/regress/sql/*.sql)"
         done
     else
         if [ $# = 1 ] || [ -n "$3" ]; then beside isolation isolation ${3:+ISOLATION="$3"}; fi
@@ -299,11 +299,11 @@ sql_tests() {
     return "$status"
 }
 
-# third 0|1|2 FILE...: the names of every third test.
-third() {
+# fourth 0|1|2|3 FILE...: the names of every fourth test.
+fourth() {
     local n=$1
     shift
-    printf '%s\n' "$@" | sed 's|.*/||; s|\..*||; /^helpers$/d' | awk -v n="$n" 'NR % 3 == n' | tr '\n' ' '
+    printf '%s\n' "$@" | sed 's|.*/||; s|\..*||; /^helpers$/d' | awk -v n="$n" 'NR % 4 == n' | tr '\n' ' '
 }
 
 # The files of tests/regress that apply to the portable edition.
