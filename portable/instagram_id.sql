@@ -44,8 +44,9 @@ BEGIN
             DETAIL = 'It was not created by this file, or belongs to another role.',
             HINT = 'If it has the portable edition, run the file as its owner. Otherwise rename it.';
     END IF;
-    -- No other role can use the schema of the mutexes. PostgreSQL locks a relation before it checks
-    -- whether a role may COMMENT ON it, and until the client has read the error.
+    -- No other role but members of pg_read_all_data and pg_write_all_data can use the schema of the
+    -- mutexes. PostgreSQL locks a relation before it checks whether a role may COMMENT ON it, and
+    -- until the client has read the error.
     IF pg_catalog.to_regnamespace('ids_mutexes') IS NULL THEN
         CREATE SCHEMA ids_mutexes;
     ELSIF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'ids_mutexes' AND nspowner = quote_ident(current_user)::regrole) THEN

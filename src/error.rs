@@ -724,7 +724,7 @@ errors! {
     CodeOfOwner { table: String, owner: String, caller: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "table {table} belongs to role {owner}",
         detail("Its indexes, constraints and keys can call functions of that role, which lacks rights of the current role, {caller}."),
-        hint("Call the function in a session of role {owner}, or after SET ROLE {owner} if you trust that role with your session.");
+        hint("Call the function in a session of role {owner}, or after SET ROLE {owner} if you may use that, and trust the role with your session.");
 
     /// `create_id_partitions()` has tried names for a partition for 10 seconds, or for
     /// `lock_timeout` if that is shorter.
@@ -904,7 +904,7 @@ errors! {
     KeyGenerated(column: String) => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "column {0} is neither serial nor identity",
         detail("It is a generated column."),
-        hint("Drop its expression, give it a default that calls nextval() of a sequence above its keys, and nothing else, and call adopt_table() again in the same transaction.");
+        hint("Drop its expression, which PostgreSQL permits if the column is stored, give it a default that calls nextval() of a sequence above its keys, and nothing else, and call adopt_table() again in the same transaction.");
 
     /// Partitions share the identity of the table passed to `adopt_table()`, and one belongs to
     /// another role than the table.

@@ -6,12 +6,12 @@ use crate::adopt::adopted::{self, KEPT};
 use crate::adopt::writers::in_order_of_tables;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
+use crate::pg::spi::select;
 use crate::sequence::IdSequence;
 use crate::sequence::check::is_closed_to_nextval;
 use crate::shard::columns::{self, Callers, Column, Owners, TABLES};
 use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
-use crate::shard::trust;
 use pgrx::pg_sys::Oid;
 
 /// The original in a schema, and the shard that it becomes.
@@ -44,16 +44,16 @@ pub enum KnownFrom {
 
 impl Adoption {
     /// The columns that the function fills, and those that an earlier adoption has given ids of the
-    /// shard from the same sequence: by its `next_id()`, by the number of the shard, or by a
-    /// trigger. Of the latter, those of owners who may set the sequence anyway: any role that can
+    /// shard from the same sequence: by a function of its owner, by the number of the shard, or by
+    /// a trigger. Of the latter, those of owners who may set the sequence anyway: any role that can
     /// create tables in the schema can name the number.
     pub fn columns_with_its_ids(&self) -> Vec<Column> {
         let mut columns = self.callers.columns_of(self.function.oid);
-        if let Some(next_id) = catalog::function_in(self.function.schema, "next_id", &[])
-            && ddl::makes_ids_of(&next_id, self.parts.own_schema, self.parts.shard, self.sequence)
-            && trust::is_of_shard(next_id.owner, self.parts.owner)
-        {
-            columns.extend(self.callers.columns_of(next_id.oid));
+        for function in functions_on(self.sequence.oid, self.parts.owner) {
+            if ddl::makes_ids_of(&function, self.parts.own_schema, self.parts.shard, self.sequence)
+            {
+                columns.extend(self.callers.columns_of(function.oid));
+            }
         }
         if let Some(existing) = &self.existing
             && existing.sequence == self.sequence
@@ -90,8 +90,8 @@ impl Adoption {
 
     /// The original kept by an earlier adoption of the function, which this one replaces. It
     /// generates no ids any more, since its sequence is closed to `nextval()`: the one that its
-    /// body names, or else that of the same body. Any other function of this name is the user's
-    /// own.
+    /// body names, or else that of the same body, which has to be this one, since nothing else
+    /// shows which sequence to open again. Any other function of this name is the user's own.
     pub fn kept_before(&self) -> Option<Function> {
         let kept = catalog::function_in(self.function.schema, &self.kept_name(), &[])?;
         let original = adopted::read_original(&kept).ok()?;
@@ -99,10 +99,20 @@ impl Adoption {
         let is_same = || catalog::source(kept.oid, catalog::TEXT_MAX) == self.source;
         let sequence = named.or_else(|| is_same().then_some(self.sequence.oid))?;
         let is_kept = kept.owner == self.function.owner
+            && sequence == self.sequence.oid
             && adopted::may_be_of(&original, self.parts.shard)
             && is_closed_to_nextval(sequence);
         is_kept.then_some(kept)
     }
+}
+
+/// The functions with a parsed body that name the sequence, and may belong to a shard of this
+/// owner.
+fn functions_on(sequence: Oid, owner: Oid) -> Vec<Function> {
+    let query = "SELECT p.oid FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
+         WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
+         AND p.prosqlbody IS NOT NULL AND pg_has_role(p.proowner, $2, 'USAGE') ORDER BY 1";
+    select(query, &[sequence.into(), owner.into()], |row| catalog::function(row.get(1)?))
 }
 
 /// Name and owner of a sequence, if it exists.

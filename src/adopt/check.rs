@@ -1,5 +1,6 @@
 //! The second part of an adoption: checks all that can be checked before the locks are taken.
 
+use crate::adopt::adopted::KEPT;
 use crate::adopt::adoption::{Adoption, KnownFrom};
 use crate::adopt::other_user::{self, User};
 use crate::adopt::rights;
@@ -9,9 +10,11 @@ use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::pg::roles;
 use crate::sequence::IdSequence;
-use crate::sequence::check::{check_not_closed, check_not_ended};
+use crate::sequence::check::{check_not_closed, check_not_ended, is_closed_to_nextval};
 use crate::sequence::placement;
-use crate::shard::columns::{self, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners};
+use crate::shard::columns::{
+    self, Column, KEY_AHEAD_MAX_MS, Owners, WITH_DEFAULTS, check_not_ahead, columns_of_owners,
+};
 use crate::shard::ddl;
 use crate::shard::definition::Definition;
 use crate::shard::trust::{self, Trust};
@@ -31,6 +34,10 @@ impl Adoption {
     pub fn check_rights(&self, trust: Trust) -> Result<(), Error> {
         // First, because the hints of the other errors are for an owner that is trusted.
         self.check_trust(trust)?;
+        if catalog::is_temporary_schema(self.function.schema) {
+            let name = names::function(self.function.oid);
+            return Err(Error::OriginalTemporary { kind: "function", name });
+        }
         let Some(existing) = &self.existing else {
             return roles::check_may_create_in(self.function.schema, self.function.owner);
         };
@@ -56,10 +63,7 @@ impl Adoption {
             let name = names::schema(self.function.schema);
             return Err(Error::SchemaDistributed { name });
         }
-        if catalog::is_temporary_schema(self.function.schema) {
-            let name = names::function(self.function.oid);
-            return Err(Error::OriginalTemporary { kind: "function", name });
-        }
+        self.check_not_kept()?;
         if let Some(existing) = &self.existing {
             self.check_existing(existing)?;
         }
@@ -101,6 +105,24 @@ impl Adoption {
     pub fn check_not_closed(&self) -> Result<(), Error> {
         check_not_ended(self.sequence.oid)?;
         self.existing.as_ref().map_or(Ok(()), |existing| check_not_closed(existing.sequence.oid))
+    }
+
+    /// Checks that the function is not itself the kept original of an adopted function, which
+    /// `unadopt_shard()` then could not restore.
+    fn check_not_kept(&self) -> Result<(), Error> {
+        let (schema, shard) = (self.function.schema, self.parts.shard);
+        let ids = || {
+            let name = self.function.name.strip_prefix(KEPT)?;
+            let adopted = catalog::function_in(schema, name, &[])?;
+            ddl::sequence_of_ids(&adopted, self.parts.own_schema, shard)
+        };
+        match ids() {
+            Some(sequence) if is_closed_to_nextval(sequence.oid) => {
+                let (shard, schema) = (shard.number(), names::schema(schema));
+                Err(Error::AdoptedAlready { shard, schema, is_adopted: true })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks that the original can be kept under another name.
@@ -147,7 +169,7 @@ impl Adoption {
     }
 
     /// Checks that no default, shard or function uses the sequence but the original, the one kept
-    /// by an earlier adoption, and functions of the shard.
+    /// by an earlier adoption, and functions of the shard and defaults that name it.
     fn check_other_user(&self, sequence: Oid) -> Result<(), Error> {
         let definition = self.existing.as_ref().map(|existing| existing.function);
         // Read once: other roles decide how many functions there are to look at.
@@ -158,7 +180,13 @@ impl Adoption {
             ours.contains(&Some(function.oid))
                 || ddl::makes_ids_of(function, own_schema, shard, self.sequence)
         };
-        let Some(user) = other_user::find(sequence, is_ours) else { return Ok(()) };
+        let by_number = |existing| {
+            let own_schema = self.parts.own_schema;
+            columns::columns_by_number(WITH_DEFAULTS, existing, own_schema, Owners::All)
+        };
+        let existing = self.existing.as_ref().filter(|it| it.sequence == self.sequence);
+        let columns = existing.map(by_number).unwrap_or_default();
+        let Some(user) = other_user::find(sequence, &columns, is_ours) else { return Ok(()) };
         let (name, other) = (names::relation(sequence), user.to_string());
         Err(match user {
             User::Routine(_) => Error::OriginalsShareSequence { name, other },

@@ -27,7 +27,7 @@ use crate::pg::reg_types::{Regclass, Regnamespace, Regprocedure};
 use crate::pg::roles;
 use crate::pg::spi;
 use crate::pg::text::Word;
-use crate::pg::transaction::prevent_if_read_only;
+use crate::pg::transaction::{prevent_if_read_only, prevent_in_parallel};
 use crate::sequence::IdSequence;
 use crate::sequence::check::{check_not_closed, is_closed_to_nextval};
 use crate::shard::columns::{self, Callers, Column, Owners, WITH_DEFAULTS};
@@ -88,6 +88,7 @@ fn adopt_shard(
             adoption.check_rights(request.trust(&adoption.function))?;
             Ok::<_, Error>(adoption)
         };
+        prevent_in_parallel("adopt_shard()");
         if !dry_run {
             prevent_if_read_only("adopt_shard()");
         }

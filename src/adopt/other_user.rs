@@ -40,15 +40,17 @@ impl fmt::Display for User {
 }
 
 /// Finds a default that names the sequence, a routine that calls `nextval` on it, or a shard on it,
-/// apart from the functions for which `is_ours` returns true. On a sequence that is closed to
-/// `nextval`, routines do not count.
+/// apart from these columns, and the functions for which `is_ours` returns true. On a sequence that
+/// is closed to `nextval`, routines do not count.
 ///
 /// Any role can name a sequence. So a default counts if the owner of its table may use the
 /// sequence, and a routine if its owner may, or if it is in the sequence's schema. A body that
 /// PostgreSQL has not parsed must have `nextval` and the sequence's name. Names that are composed
 /// at run time, and calls by clients, cannot be found.
-pub fn find(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
-    first(columns_of_owners(sequence, true)).or_else(|| find_function(sequence, is_ours))
+pub fn find(sequence: Oid, ours: &[Column], is_ours: impl Fn(&Function) -> bool) -> Option<User> {
+    let mut columns = columns_of_owners(sequence, true);
+    columns.retain(|column| !ours.contains(column));
+    first(columns).or_else(|| find_function(sequence, is_ours))
 }
 
 /// The same as [`find`], but of the defaults only those that call `nextval`, and not those with ids

@@ -15,7 +15,7 @@ use crate::pg::reg_types::Regclass;
 use crate::pg::roles;
 use crate::pg::spi::{self, select, select_by_index};
 use crate::pg::text::Word;
-use crate::pg::transaction::prevent_if_read_only;
+use crate::pg::transaction::{prevent_if_read_only, prevent_in_parallel};
 use crate::sequence::placement;
 use crate::sequence::{IdSequence, check};
 use crate::shard::columns::{self, AHEAD_MAX_MS, Column, KEY_AHEAD_MAX_MS, check_not_ahead};
@@ -69,6 +69,7 @@ pub fn adopt_table(
     let schema = schema.map(arguments::schema_name).transpose()?;
     let relation = roles::own_table(table)?;
     guc::with_own_settings_and_limit(|| {
+        prevent_in_parallel("adopt_table()");
         if !dry_run {
             prevent_if_read_only("adopt_table()");
         }
@@ -83,7 +84,9 @@ pub fn adopt_table(
             // The table's default will call this function.
             next_id = next_id_of(&definition, own_schema, trust)?;
             check_before_locks(&key, &definition, own_schema)?;
-            announce_below(&key.column, &definition, own_schema);
+            if !key.changes_partitions() {
+                announce_below(&key.column, &definition, own_schema);
+            }
         }
         let columns = [key.column.clone()];
         if !dry_run {

@@ -149,9 +149,17 @@ pub unsafe fn register_callback() {
     unsafe { pg_sys::RegisterXactCallback(Some(on_transaction_event), std::ptr::null_mut()) }
 }
 
-/// Raises PostgreSQL's own error if the transaction is read-only.
+/// Raises PostgreSQL's own error if the transaction is read-only, or in a parallel query.
 pub fn prevent_if_read_only(function: &str) {
-    let function = CString::new(function).expect("a name without NUL");
+    let name = CString::new(function).expect("a name without NUL");
     // SAFETY: the name is copied into the error.
-    unsafe { pg_sys::PreventCommandIfReadOnly(function.as_ptr()) }
+    unsafe { pg_sys::PreventCommandIfReadOnly(name.as_ptr()) }
+    prevent_in_parallel(function);
+}
+
+/// Raises PostgreSQL's own error in a parallel query, where it takes no new snapshot.
+pub fn prevent_in_parallel(function: &str) {
+    let name = CString::new(function).expect("a name without NUL");
+    // SAFETY: the name is copied into the error.
+    unsafe { pg_sys::PreventCommandIfParallelMode(name.as_ptr()) }
 }

@@ -759,6 +759,28 @@ SELECT unadopt_shard(597);
 RESET ROLE;
 SELECT to_regprocedure('insta597.id_time(bigint)') AS left_there, to_regprocedure('insta597.epoch()') AS dropped;
 
+-- A kept original is not adopted itself. Two functions on one sequence: an adoption reads the tables of both, even after the
+-- sequence was reset, and a default that names the shard and its sequence is no other user.
+CREATE SCHEMA insta536 CREATE SEQUENCE table_id_seq CREATE SEQUENCE other_seq;
+CALL original('insta536', '536', epoch => '1314220021721');
+SELECT sequence FROM adopt_shard(536);
+SELECT message, detail FROM raises($$SELECT adopt_shard(536, function => 'insta536.original_next_id()')$$);
+CALL original('insta536', '536', 'photo_id', 'insta536.table_id_seq', '1314220021721');
+SELECT sequence FROM adopt_shard(536, function => 'insta536.photo_id()');
+CREATE TABLE insta536.photos (id bigint PRIMARY KEY DEFAULT insta536.photo_id());
+CREATE TABLE insta536.others (id bigint DEFAULT next_id(536, 'insta536.table_id_seq'));
+SET client_min_messages = error;
+SELECT advance_shard(536, make_id(clock_timestamp() + '50 s', 536, 0)) > 0 AS is_ahead;
+INSERT INTO insta536.photos DEFAULT VALUES;
+CALL original('insta536', '536', epoch => '1314220021721');
+SELECT setval('insta536.table_id_seq', 1, false);
+SELECT sequence FROM adopt_shard(536);
+INSERT INTO insta536.others DEFAULT VALUES RETURNING id > (SELECT max(id) FROM insta536.photos) AS is_greater;
+SET client_min_messages = warning;
+-- The kept original is the only record of its closed sequence, so one on another sequence does not replace it.
+CALL original('insta536', '536', 'photo_id', 'insta536.other_seq', '1314220021721');
+SELECT message FROM raises($$SELECT adopt_shard(536, function => 'insta536.photo_id()')$$);
+
 -- A sequence that counts down and was never used is not closed.
 CREATE SCHEMA insta535 CREATE SEQUENCE table_id_seq INCREMENT -1;
 CALL original('insta535', '535');
@@ -766,5 +788,5 @@ SELECT sequence FROM adopt_shard(535);
 SELECT id_shard(insta535.next_id());
 
 \set VERBOSITY terse
-DROP SCHEMA insta592, insta593, insta594, insta595, insta596, insta597, insta598, insta599, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, insta535, own534, regress_id_owner CASCADE;
+DROP SCHEMA insta592, insta593, insta594, insta595, insta596, insta597, insta598, insta599, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, insta535, insta536, own534, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
