@@ -74,11 +74,14 @@ fn role_without_privileges_locks_nothing() {
     run(&mut owner, &original_of_shard(7));
     run(&mut owner, &original_of_shard(8));
     run(&mut owner, "SELECT adopt_shard(8)");
+    let original = original_function("pg_temp", 9, ORIGINAL_EPOCH_MS);
+    let temporary = format!("CREATE TEMP SEQUENCE table_id_seq; {original}");
     for statement in [
         "SELECT create_shard(6)",
         "SELECT create_shard(6, 'victim', if_not_exists => true)",
         "SELECT adopt_shard(5)",
         "SELECT adopt_shard(7)",
+        "SELECT adopt_shard(9, function => 'pg_temp.next_id()', sequence => 'pg_temp.table_id_seq')",
         "SELECT unadopt_shard(5)",
         "SELECT unadopt_shard(8)",
     ] {
@@ -91,7 +94,8 @@ fn role_without_privileges_locks_nothing() {
             let locks: Option<Vec<String>> = one(&mut owner, &locks);
             assert_eq!(locks, None, "{statement}");
         };
-        let stopped = Unread::at_each_message(&server, ("nobody", "", statement), || (), during);
+        let stopped =
+            Unread::at_each_message(&server, ("nobody", &temporary, statement), || (), during);
         assert!(stopped > 0, "{statement}");
     }
 }
