@@ -14,6 +14,8 @@ pub enum Contestant {
     NextId,
     ShardsNextId,
     Nextval,
+    /// The cheapest configuration of a plain sequence.
+    CachedNextval,
     Original,
     ClockInSql,
     Uuid4,
@@ -21,12 +23,15 @@ pub enum Contestant {
     Rival(Rival),
 }
 
-use Contestant::{ClockInSql, NextId, Nextval, Original, ShardsNextId, Uuid4, Uuid7};
+use Contestant::{
+    CachedNextval, ClockInSql, NextId, Nextval, Original, ShardsNextId, Uuid4, Uuid7,
+};
 
 impl Contestant {
     /// The contestants on this major, and those of other extensions that are installed.
     pub fn all(major: u32, rivals: &[Rival]) -> Vec<Contestant> {
-        let everywhere = [NextId, ShardsNextId, Nextval, Original, ClockInSql, Uuid4];
+        let everywhere =
+            [NextId, ShardsNextId, Nextval, CachedNextval, Original, ClockInSql, Uuid4];
         // uuidv7() is new in PostgreSQL 18.
         let own = everywhere.into_iter().chain((major >= 18).then_some(Uuid7));
         own.chain(rivals.iter().copied().map(Contestant::Rival)).collect()
@@ -37,6 +42,7 @@ impl Contestant {
             NextId => "next_id(5)",
             ShardsNextId => "insta5.next_id()",
             Nextval => "nextval",
+            CachedNextval => "nextval, CACHE 50",
             Original => "PL/pgSQL original",
             ClockInSql => "nextval + clock in SQL",
             Uuid4 => "gen_random_uuid()",
@@ -51,6 +57,7 @@ impl Contestant {
             NextId => format!("next_id({n})"),
             ShardsNextId => format!("insta{n}.next_id()"),
             Nextval => format!("nextval('plain.seq{n}')"),
+            CachedNextval => format!("nextval('plain.cached{n}')"),
             Original => format!("original{n}.next_id()"),
             ClockInSql => format!("clock{n}.clock_id()"),
             Uuid4 => "gen_random_uuid()".into(),
@@ -78,7 +85,7 @@ impl Contestant {
     fn is_unique_by_sequence(self) -> bool {
         match self {
             Contestant::Rival(rival) => rival.is_unique_by_sequence(),
-            _ => self == Nextval,
+            _ => matches!(self, Nextval | CachedNextval),
         }
     }
 
@@ -94,7 +101,7 @@ pub fn set_up(client: &mut Client, rivals: &[Rival]) {
         let original = original_function(&format!("original{n}"), n as i32, ORIGINAL_EPOCH_MS);
         run(client, &format!(
                 "SELECT create_shard({n});
-                 CREATE SEQUENCE plain.seq{n};
+                 CREATE SEQUENCE plain.seq{n}; CREATE SEQUENCE plain.cached{n} CACHE 50;
                  CREATE SCHEMA original{n}; CREATE SEQUENCE original{n}.table_id_seq; {original}
                  CREATE SCHEMA clock{n}; CREATE SEQUENCE clock{n}.table_id_seq;
                  CREATE FUNCTION clock{n}.clock_id() RETURNS bigint LANGUAGE sql VOLATILE

@@ -11,8 +11,9 @@ use svg::node::element::{Description, Group, Rectangle, Text, Title};
 
 /// The contestants in the plot, their names in it, and what their ids contain. Those that were not
 /// measured are left out.
-const SHOWN: [(Contestant, &str, &str); 7] = [
+const SHOWN: [(Contestant, &str, &str); 8] = [
     (Contestant::Rival(Rival::PgSnowid), "pg_snowid", "time and node, 64 bits"),
+    (Contestant::CachedNextval, "sequence, CACHE 50", "no time, shard or order, 64 bits"),
     (Contestant::Rival(Rival::PgxUlidMonotonic), "pgx_ulid, monotonic", "time, 128 bits"),
     (Contestant::ShardsNextId, "instagram_id", "time and shard, 64 bits, 1,024 a ms"),
     (Contestant::Nextval, "sequence (nextval)", "no time, no shard, 64 bits"),
