@@ -114,43 +114,46 @@ fn system_call_ns() -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(CALLS)
 }
 
-/// The contestants with a better median than `insta5.next_id()`, for each figure.
+/// Less of a cost or of a size is better, and more of a rate. A size is almost the same in each
+/// round.
+#[derive(Clone, Copy, PartialEq)]
+enum Figure {
+    Cost,
+    Rate,
+    Size,
+}
+
+/// For each figure, the contestants that are better than `insta5.next_id()`.
 fn others(results: &Results) -> Table {
+    use Figure::{Cost, Rate, Size};
     let mut table = Table::new(&["figure", "`insta5.next_id()`", "better"]);
-    let mut compare = |what: &str, decimals: usize, sign: f64, rounds: &Rounds<Contestant>| {
-        let ours = rounds.median(Contestant::ShardsNextId);
-        let shown = |value: f64| match decimals {
-            0 => thousands(value),
-            _ => format!("{value:.decimals$}"),
-        };
-        let mut better: Vec<(f64, &str)> = rounds
-            .contestants()
-            .filter(|maker| !maker.is_ours())
-            .map(|maker| (rounds.median(maker), maker.name()))
-            .filter(|(value, _)| sign * value < sign * ours)
-            .collect();
-        better.sort_by(|(a, _), (b, _)| (sign * a).total_cmp(&(sign * b)));
-        let better: Vec<String> =
-            better.iter().map(|(value, name)| format!("{name} {}", shown(*value))).collect();
+    let mut compare = |what: &str, decimals: usize, figure: Figure, rounds: &Rounds<Contestant>| {
+        let better = better(figure, rounds);
         if !better.is_empty() {
-            table.row([what, &shown(ours), &better.join("; ")]);
+            let ours = rounds.median(Contestant::ShardsNextId);
+            let decimal = format!("{ours:.decimals$}");
+            let ours = if decimals == 0 { thousands(ours) } else { decimal };
+            table.row([what, &ours, &better]);
         }
     };
     let transactions = results.contestants().into_iter().map(Transaction::Made);
     let transactions = results.transactions.only(transactions, results.contestants());
-    compare("CPU time of a call, ns", 0, 1.0, &results.calls);
-    compare("CPU time of a transaction, µs", 1, 1.0, &transactions);
-    compare("WAL of a million ids, bytes", 0, 1.0, &results.wal);
+    compare("CPU time of a call, ns", 0, Cost, &results.calls);
+    compare("CPU time of a transaction, µs", 1, Cost, &transactions);
+    compare("WAL of a million ids, bytes", 0, Size, &results.wal);
     let memory = results.memory.each(|growth| growth.one_sequence_kb);
-    compare("memory of a session, kB", 0, 1.0, &memory);
+    compare("memory of a session, kB", 0, Size, &memory);
     for (load, runs) in &results.in_bulk {
         let rates = runs.each(|run| run.per_second);
-        compare(&format!("ids per second in bulk: {load}"), 0, -1.0, &rates);
+        compare(&format!("ids per second in bulk: {load}"), 0, Rate, &rates);
         let ns = runs.each(Run::cpu_ns);
-        compare(&format!("CPU time of an id in bulk, ns: {load}"), 0, 1.0, &ns);
+        compare(&format!("CPU time of an id in bulk, ns: {load}"), 0, Cost, &ns);
+    }
+    for (load, rates) in &results.one_a_transaction {
+        compare(&format!("ids per second, one per transaction: {load}"), 0, Rate, rates);
     }
     let all = results.memory.each(|growth| growth.all_sequences_kb);
-    compare("kB with all sequences", 0, 1.0, &all);
+    compare("kB with all sequences", 0, Size, &all);
     let is_made =
         |maker: &Contestant| results.tables.contestants().any(|key| key == Key::Made(*maker));
     let makers: Vec<Contestant> = results.contestants().into_iter().filter(is_made).collect();
@@ -158,20 +161,41 @@ fn others(results: &Results) -> Table {
         let keys = makers.iter().map(|maker| Key::Made(*maker)).chain([Key::Bigserial]);
         figures.only(keys, [&makers[..], &[Contestant::Nextval]].concat())
     };
-    let insert = results.of_tables(|filled| filled.insert_seconds).relative_to(Key::Bigserial);
-    let many = format!("INSERT of {} rows, relative to bigserial", thousands(results.rows as f64));
-    compare(&many, 2, 1.0, &of_makers(insert));
-    let of_one_row = of_makers(results.of_one_row().relative_to(Key::Bigserial));
-    compare("CPU time of an INSERT of one row, relative to bigserial", 2, 1.0, &of_one_row);
+    let insert = of_makers(results.of_tables(|filled| filled.insert_seconds));
+    let many = format!("INSERT of {} rows, s", thousands(results.rows as f64));
+    compare(&many, 2, Cost, &insert);
+    let of_one_row = of_makers(results.of_one_row());
+    compare("CPU time of an INSERT of one row, µs", 1, Cost, &of_one_row);
     table.note(&single_statements(results));
     table.note(
-        "Medians: of figures that differ by less than from round to round, neither is better. Rates of one \
-         id per transaction are not listed: except that of sequences, they differ less than that. Nor are \
-         reads by the key: those of keys of the same size are the same. The table of order, crashes and the \
-         clock shows what some of these ids lack. Ids of this extension and of sequences can also repeat where the page of a sequence \
-         is lost or set back ([limitations](../use/guarantees.md)); random ones cannot.",
+        "An id is listed as better if the median of its ratios to `insta5.next_id()` in the same round is better than 1, by however \
+         little. This median is shown, and in parentheses in how many of the rounds it was better: about half of them can be chance. \
+         WAL and memory hardly vary, and are shown in bytes and kB. Reads by the key are not listed: those of keys of the same size \
+         are the same. The table of order, crashes and the clock shows what some of these ids lack. Ids of this extension and of \
+         sequences can also repeat where the page of a sequence is lost or set back ([limitations](../use/guarantees.md)); random ones \
+         cannot.",
     );
     table
+}
+
+/// The contestants with a better median of their ratios to `insta5.next_id()`, the best one first.
+fn better(figure: Figure, rounds: &Rounds<Contestant>) -> String {
+    let sign = if figure == Figure::Rate { -1.0 } else { 1.0 };
+    let ratios = rounds.relative_to(Contestant::ShardsNextId);
+    let mut better: Vec<(f64, String)> = vec![];
+    for maker in rounds.contestants().filter(|maker| !maker.is_ours()) {
+        let (of_rounds, ratio) = (ratios.of_one(maker), ratios.median(maker));
+        let wins = of_rounds.iter().filter(|ratio| sign * **ratio < sign).count();
+        let shown = match figure {
+            Figure::Size => thousands(rounds.median(maker)),
+            _ => format!("{ratio:.2} ({wins} of {})", of_rounds.len()),
+        };
+        if sign * ratio < sign {
+            better.push((sign * ratio, format!("{} {shown}", maker.name())));
+        }
+    }
+    better.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    better.into_iter().map(|(_, shown)| shown).collect::<Vec<_>>().join("; ")
 }
 
 /// How an INSERT of many rows, one of one row and the first id of a session compare, in a sentence
@@ -475,5 +499,29 @@ impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "{}", self.text)?;
         self.notes.iter().try_for_each(|note| write!(f, "\n{note}\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn better_by_the_median_of_the_ratios() {
+        let makers = [Contestant::ShardsNextId, Contestant::Nextval, Contestant::Uuid4];
+        let mut turns = 0.0;
+        let rounds = Rounds::of("turns", 4, &makers, |maker| {
+            turns += 1.0;
+            match maker {
+                Contestant::Nextval => 2.0,
+                Contestant::Uuid4 if turns < 7.0 => 3.0,
+                Contestant::Uuid4 => 4.5,
+                _ => 4.0,
+            }
+        });
+        let shown =
+            [Figure::Cost, Figure::Rate, Figure::Size].map(|figure| better(figure, &rounds));
+        let cost = "nextval 0.50 (4 of 4); gen_random_uuid() 0.94 (2 of 4)";
+        assert_eq!(shown, [cost, "", "nextval 2; gen_random_uuid() 4"]);
     }
 }
