@@ -4,6 +4,7 @@
 use crate::calls::DECODERS;
 use crate::contestants::Contestant::*;
 use crate::results::Results;
+use crate::rounds::Spread;
 use crate::shards::{Among, Caller, FEW};
 use crate::tables::Key;
 use crate::transactions::Transaction;
@@ -14,7 +15,7 @@ pub struct Goal {
     pub what: String,
     bound: Bound,
     target: f64,
-    pub measured: f64,
+    measured: Spread,
 }
 
 #[derive(Clone)]
@@ -26,10 +27,8 @@ enum Bound {
 #[allow(clippy::too_many_lines)] // a table of goals
 pub fn of(results: &Results) -> Vec<Goal> {
     let share =
-        |sessions| results.in_bulk(sessions, 1).each(|run| run.share_of_limit).median(ShardsNextId);
+        |sessions| results.in_bulk(sessions, 1).each(|run| run.share_of_limit).spread(ShardsNextId);
     let insert = results.of_tables(|filled| filled.insert_seconds);
-    let wal = |maker| results.wal.median(maker);
-    let shards = &results.shards;
     let mut goals = vec![
         at_least("1 session in bulk on one sequence: share of the limit", 0.98, 0.995, share(1)),
         at_least("8 sessions in bulk on one sequence: share of the limit", 0.98, 0.995, share(8)),
@@ -37,37 +36,33 @@ pub fn of(results: &Results) -> Vec<Goal> {
             "CPU time of next_id(5), relative to nextval",
             1.10,
             0.80,
-            results.calls.ratio(NextId, Nextval).median,
+            results.calls.ratio(NextId, Nextval),
         ),
         at_most(
             "CPU time of insta5.next_id(), relative to the PL/pgSQL original",
             1.0 / 12.0,
             1.0 / 20.0,
-            results.calls.ratio(ShardsNextId, Original).median,
+            results.calls.ratio(ShardsNextId, Original),
         ),
         at_most(
             "CPU time of a transaction with insta5.next_id(), relative to SELECT 1",
             1.15,
             1.10,
-            results
-                .transactions
-                .ratio(Transaction::Made(ShardsNextId), Transaction::Constant)
-                .median,
+            results.transactions.ratio(Transaction::Made(ShardsNextId), Transaction::Constant),
         ),
         at_most(
             "INSERT of many rows with DEFAULT insta5.next_id(): time relative to bigserial",
             1.05,
             1.0,
-            insert.ratio(Key::Made(ShardsNextId), Key::Bigserial).median,
+            insert.ratio(Key::Made(ShardsNextId), Key::Bigserial),
         ),
     ];
     goals.extend(DECODERS.map(|[ours, inline]| {
-        let ratio = results.decoders.ratio(ours, inline).median;
         at_most(
             &format!("CPU time of {}, relative to the same expression inline", ours.expression),
             1.5,
             1.0,
-            ratio,
+            results.decoders.ratio(ours, inline),
         )
     }));
     goals.extend([
@@ -75,29 +70,27 @@ pub fn of(results: &Results) -> Vec<Goal> {
             "WAL of a million ids in bulk, relative to nextval",
             1e-3,
             1e-4,
-            wal(NextId) / wal(Nextval),
+            results.wal.ratio(NextId, Nextval),
         ),
         at_most(
             "CPU time of next_id(n) in a database of 8,192 shards, relative to one of 128",
             1.1,
             1.0,
-            shards
-                .ratio(
-                    Among { called: FEW, by: Caller::NextId },
-                    Among { called: FEW, by: Caller::NextIdOfFew },
-                )
-                .median,
+            results.shards.ratio(
+                Among { called: FEW, by: Caller::NextId },
+                Among { called: FEW, by: Caller::NextIdOfFew },
+            ),
         ),
     ]);
     goals
 }
 
-pub fn at_least(what: &str, bound: f64, target: f64, measured: f64) -> Goal {
-    Goal { what: what.into(), bound: Bound::AtLeast(bound), target, measured }
+pub fn at_least(what: &str, bound: f64, target: f64, measured: impl Into<Spread>) -> Goal {
+    Goal { what: what.into(), bound: Bound::AtLeast(bound), target, measured: measured.into() }
 }
 
-pub fn at_most(what: &str, bound: f64, target: f64, measured: f64) -> Goal {
-    Goal { what: what.into(), bound: Bound::AtMost(bound), target, measured }
+pub fn at_most(what: &str, bound: f64, target: f64, measured: impl Into<Spread>) -> Goal {
+    Goal { what: what.into(), bound: Bound::AtMost(bound), target, measured: measured.into() }
 }
 
 impl Goal {
@@ -112,10 +105,17 @@ impl Goal {
         short(self.target)
     }
 
+    /// The median of the rounds, and their range.
+    pub fn measured(&self) -> String {
+        let Spread { median, lowest, highest } = self.measured;
+        let [median, lowest, highest] = [median, lowest, highest].map(short);
+        if lowest == highest { median } else { format!("{median} ({lowest} to {highest})") }
+    }
+
     pub fn verdict(&self) -> &'static str {
         let reaches = |goal: f64| match self.bound {
-            Bound::AtLeast(_) => self.measured >= goal,
-            Bound::AtMost(_) => self.measured <= goal,
+            Bound::AtLeast(_) => self.measured.median >= goal,
+            Bound::AtMost(_) => self.measured.median <= goal,
         };
         let (Bound::AtLeast(bound) | Bound::AtMost(bound)) = self.bound;
         match (reaches(bound), reaches(self.target)) {
@@ -128,13 +128,13 @@ impl Goal {
 
 impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let (what, measured, bound) = (&self.what, short(self.measured), self.bound());
+        let (what, measured, bound) = (&self.what, short(self.measured.median), self.bound());
         write!(f, "{measured:>10}  {what}: {bound}, target {}: {}", self.target(), self.verdict())
     }
 }
 
 /// With three decimals; small ratios as one in so many.
-pub fn short(value: f64) -> String {
+fn short(value: f64) -> String {
     match value {
         _ if value > 0.0 && value < 0.2 => format!("1/{}", thousands((1.0 / value).round())),
         _ => format!("{value:.3}"),
@@ -165,6 +165,9 @@ mod tests {
         let cost = |value| at_most("cost", 1.1, 0.8, value);
         assert_eq!(verdicts(cost, [1.2, 1.1, 0.8]), ["missed", "goal reached", "target reached"]);
         assert_eq!(cost(f64::NAN).verdict(), "missed");
+        assert_eq!(cost(0.8).measured(), "0.800");
+        let of_rounds = Spread { median: 0.8, lowest: 0.1, highest: 1.2 };
+        assert_eq!(at_most("cost", 1.1, 0.8, of_rounds).measured(), "0.800 (1/10 to 1.200)");
     }
 
     #[test]

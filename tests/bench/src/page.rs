@@ -228,13 +228,7 @@ fn single_statements(results: &Results) -> String {
 fn goals_table(results: &Results) -> Table {
     let mut table = Table::new(&["figure", "goal", "target", "measured", "result"]);
     for goal in goals::of(results) {
-        table.row([
-            &goal.what,
-            &goal.bound(),
-            &goal.target(),
-            &goals::short(goal.measured),
-            goal.verdict(),
-        ]);
+        table.row([&goal.what, &goal.bound(), &goal.target(), &goal.measured(), goal.verdict()]);
     }
     table
 }
@@ -303,14 +297,14 @@ fn rates(results: &Results) -> Table {
         table.note(&format!("CPU time of an id in bulk, {load}: {}.", all.join("; ")));
     }
     for (load, runs) in results.in_bulk.iter().filter(|(load, _)| load.sequences == 1) {
-        let share = runs.each(|run| run.share_of_limit);
-        let worst = share.of_one(Contestant::ShardsNextId).iter().copied().fold(1.0, f64::min);
+        let share = runs.each(|run| run.share_of_limit).spread(Contestant::ShardsNextId);
         table.note(&format!(
             "In bulk, {load}: `insta5.next_id()` reaches {:.3} of the limit of {} ids per second over \
-             the time that its ids span ({worst:.3} in the worst round), and {:.2} with the start and \
+             the time that its ids span ({:.3} in the worst round), and {:.2} with the start and \
              the transfer of the ids.",
-            share.median(Contestant::ShardsNextId),
+            share.median,
             thousands(LIMIT),
+            share.lowest,
             runs.each(|run| run.per_second).median(Contestant::ShardsNextId) / LIMIT,
         ));
     }

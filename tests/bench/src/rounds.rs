@@ -62,7 +62,11 @@ impl<C: Copy + PartialEq> Rounds<C> {
     }
 
     pub fn median(&self, contestant: C) -> f64 {
-        median(self.of_one(contestant).to_vec())
+        self.spread(contestant).median
+    }
+
+    pub fn spread(&self, contestant: C) -> Spread {
+        Spread::of(self.of_one(contestant).to_vec())
     }
 
     /// The ratio of each to `rival` in the same round.
@@ -75,15 +79,16 @@ impl<C: Copy + PartialEq> Rounds<C> {
 
     /// The ratio of `contestant` to `rival` in the same round.
     pub fn ratio(&self, contestant: C, rival: C) -> Spread {
-        Spread::of(self.relative_to(rival).of_one(contestant).to_vec())
+        self.relative_to(rival).spread(contestant)
     }
 }
 
 /// The median of the rounds, and their range.
+#[derive(Clone)]
 pub struct Spread {
     pub median: f64,
-    lowest: f64,
-    highest: f64,
+    pub lowest: f64,
+    pub highest: f64,
 }
 
 impl Spread {
@@ -93,6 +98,13 @@ impl Spread {
             highest: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             median: median(values),
         }
+    }
+}
+
+/// A figure that was measured once.
+impl From<f64> for Spread {
+    fn from(value: f64) -> Spread {
+        Spread::of(vec![value])
     }
 }
 
