@@ -303,11 +303,13 @@ SELECT state, message FROM raises('SELECT unadopt_shard(527)');
 DROP FUNCTION insta527.shard_527(), insta527.original_next_id();
 CALL original('insta527', '527');
 SELECT state, message FROM raises('SELECT adopt_shard(527)');
+SELECT state, message FROM raises('SELECT adopt_shard(527, dry_run => true)');
 ROLLBACK;
--- A plain counter may have any MAXVALUE.
+-- A plain counter may have any MAXVALUE, which a counter that cycles may have reached.
 BEGIN;
 CALL original('insta527', '527');
-ALTER SEQUENCE insta527.table_id_seq MAXVALUE 999999999999;
+ALTER SEQUENCE insta527.table_id_seq MAXVALUE 999999999999 CYCLE;
+SELECT setval('insta527.table_id_seq', 999999999999);
 SELECT function FROM adopt_shard(527);
 ROLLBACK;
 -- Ids in a column of a domain over bigint count, and a WARNING names a column of another type.
@@ -622,6 +624,14 @@ DO $$ BEGIN
 END $$;
 SELECT message FROM raises('SELECT unadopt_shard(593)');
 SELECT can_generate, reason FROM id_shards WHERE shard = 593;
+SELECT message FROM raises('SELECT adopt_shard(7, function => ''insta593.photo_id()'')');
+-- Also if the sequence that they name is closed to nextval(). Nor is a function of another role or another shard replaced then.
+ALTER SEQUENCE insta593.likes_seq INCREMENT 9223372036854775807;
+SELECT message FROM raises('SELECT unadopt_shard(593)');
+ALTER FUNCTION insta593.original_photo_id() OWNER TO regress_id_app;
+SELECT message FROM raises('SELECT adopt_shard(7, function => ''insta593.photo_id()'')');
+ALTER FUNCTION insta593.original_photo_id() OWNER TO CURRENT_USER;
+CALL original('insta593', '593', 'original_photo_id', 'insta593.likes_seq');
 SELECT message FROM raises('SELECT adopt_shard(7, function => ''insta593.photo_id()'')');
 DROP FUNCTION insta593.photo_id(), insta593.original_photo_id();
 
