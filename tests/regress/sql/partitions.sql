@@ -271,6 +271,7 @@ SELECT count(*) FROM create_id_partitions('owned', 'month', 2);
 SELECT count(*) > 12 AS many FROM create_id_partitions('owned', 'month', 2, '2025-01-01+00');
 RESET ROLE;
 SELECT state FROM raises($$SELECT create_id_partitions('owned', 'month', 0)$$);
+SELECT state FROM raises($$SELECT drop_old_id_partitions('owned', '2020-01-01+00', detach => true)$$);
 SELECT relowner::regrole, relacl FROM bounds JOIN pg_class ON oid = part WHERE parent = 'owned'::regclass GROUP BY 1, 2;
 SET ROLE regress_id_member;
 SELECT count(*) FROM drop_old_id_partitions('owned', '2025-02-01+00');
