@@ -106,6 +106,10 @@ const SCHEMA: &str = "SET client_min_messages = error;
     GRANT UPDATE ON insta5.lent TO lender_fine WITH GRANT OPTION; SET ROLE lender_fine; GRANT UPDATE (id) ON insta5.lent TO reader; RESET ROLE; GRANT DELETE ON insta5.lent TO lender_fine WITH GRANT OPTION;
     SET ROLE lender_fine; GRANT DELETE ON insta5.lent TO reader WITH GRANT OPTION; SET ROLE reader; GRANT DELETE ON insta5.lent TO PUBLIC; RESET ROLE;
     GRANT DELETE ON insta5.lent TO reader WITH GRANT OPTION; SET ROLE lender_fine; REVOKE DELETE ON insta5.lent FROM reader; RESET ROLE;
+    GRANT USAGE ON SCHEMA insta5 TO idler; CREATE TABLE insta5.lent_too (id bigint PRIMARY KEY); GRANT INSERT ON insta5.lent_too TO lender_fine, idler WITH GRANT OPTION;
+    SET ROLE lender_fine; GRANT INSERT ON insta5.lent_too TO reader; -- without the option
+    SET ROLE idler; GRANT INSERT ON insta5.lent_too TO reader WITH GRANT OPTION; SET ROLE reader; GRANT INSERT ON insta5.lent_too TO PUBLIC; RESET ROLE;
+    GRANT INSERT ON insta5.lent_too TO reader WITH GRANT OPTION; SET ROLE idler; REVOKE INSERT ON insta5.lent_too FROM reader; RESET ROLE;
 
     CREATE TYPE insta5.named AS RANGE (subtype = int); ALTER TYPE insta5.named RENAME TO renamed;
     CREATE TYPE apart AS RANGE (subtype = int); ALTER TYPE apart SET SCHEMA insta5;
@@ -164,6 +168,7 @@ const CASES: &str = r#"
     role lender has granted SELECT on TABLE insta5.photos to reader, and lacks USAGE on schema insta5 | GRANT USAGE ON SCHEMA insta5 TO lender | SELECT
     role lender has granted UPDATE (batch) on TABLE insta5.photos to reader, and lacks USAGE | GRANT USAGE ON SCHEMA insta5 TO lender | SELECT
     role reader has granted DELETE on TABLE insta5.lent to public before it got its present grant option | revoke all that it has granted to that role there, and grant it again | SET ROLE reader; REVOKE DELETE ON insta5.lent FROM PUBLIC; GRANT DELETE ON insta5.lent TO PUBLIC; RESET ROLE
+    role reader has granted INSERT on TABLE insta5.lent_too to public before it got its present grant option | revoke all that it has granted to that role there, and grant it again | SET ROLE reader; REVOKE INSERT ON insta5.lent_too FROM PUBLIC; GRANT INSERT ON insta5.lent_too TO PUBLIC; RESET ROLE
     the partitions of insta5.classes depend on a hash of enum values or of OIDs | partition it in another way | DROP TABLE insta5.classes
     the privileges on the row type of insta5.likes would be lost | GRANT USAGE ON TYPE insta5.likes TO PUBLIC | SELECT
     function insta5.named(integer,integer) of range type insta5.renamed would have the name of that type: as a superuser, | ALTER FUNCTION insta5.named(integer,integer) RENAME TO renamed | SELECT
@@ -271,7 +276,7 @@ fn prepare(servers: &Servers) -> Vec<[&'static str; 3]> {
     let (mut a, mut b) = (servers.a.connect(), servers.b.connect());
     run(
         &mut b,
-        "CREATE ROLE lender; CREATE ROLE lender_fine; CREATE ROLE reader; CREATE SEQUENCE numbers; CREATE SEQUENCE elsewhere; CREATE SEQUENCE more;
+        "CREATE ROLE idler; CREATE ROLE lender; CREATE ROLE lender_fine; CREATE ROLE reader; CREATE SEQUENCE numbers; CREATE SEQUENCE elsewhere; CREATE SEQUENCE more;
          CREATE DOMAIN numbered AS bigint DEFAULT nextval('numbers'); CREATE SCHEMA insta5; CREATE TABLE insta5.counter (n int PRIMARY KEY, value bigint);
          CREATE PUBLICATION feed FOR TABLE insta5.counter",
     );
@@ -427,6 +432,7 @@ fn check_triggers_of_partitions(servers: &Servers) {
         "CREATE TABLE insta5.parts (id int PRIMARY KEY) PARTITION BY RANGE (id);
          CREATE TABLE insta5.first_part PARTITION OF insta5.parts FOR VALUES FROM (5) TO (6); CREATE TABLE insta5.part PARTITION OF insta5.parts DEFAULT;
          CREATE TABLE insta5.of_parts (id int PRIMARY KEY REFERENCES insta5.parts);
+         CREATE TRIGGER six BEFORE INSERT ON insta5.parts FOR EACH ROW EXECUTE FUNCTION next_id_trigger('6', 'id');
          -- The numbers in the names of the other constraints stay as they are.
          ALTER TABLE insta5.parts DETACH PARTITION insta5.first_part; DROP TABLE insta5.first_part;
          ALTER TABLE insta5.part DISABLE TRIGGER ALL",
@@ -435,6 +441,9 @@ fn check_triggers_of_partitions(servers: &Servers) {
     let reason =
         "of a foreign key is enabled in another way on insta5.part than on its partitioned table";
     assert!(said.contains(reason), "{said}");
+    // That of a partition goes with that of its table.
+    assert_eq!(said.matches("trigger six of").count(), 1, "{said}");
+    run(&mut a, "DROP TRIGGER six ON insta5.parts");
     for line in said.lines().filter(|line| line.contains(reason)) {
         run(&mut a, line.split_once("as a superuser, ").expect("a statement").1);
     }
