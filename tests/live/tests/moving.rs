@@ -292,6 +292,10 @@ pub(crate) fn cases<const N: usize>(table: &str) -> Vec<[&str; N]> {
 pub(crate) const NOTHING: [String; 0] = [];
 pub(crate) const IS_CLOSED: &str = "SELECT EXISTS (SELECT FROM pg_proc
     WHERE proname = 'shard_is_elsewhere' AND obj_description(oid, 'pg_proc') IS NOT NULL)";
+/// Statements that mark the schema as one that another move has closed.
+pub(crate) const CLOSED_BY_ANOTHER_MOVE: &str =
+    "CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN END';
+    COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'closed by another move'";
 pub(crate) const HAS_TRIGGERS: &str =
     "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'shard_is_elsewhere')";
 pub(crate) const HAS_SCHEMA: &str =
@@ -831,6 +835,9 @@ fn check_missing_objects(servers: &Servers) {
              GRANT SELECT ON insta5.needy TO app;
              GRANT USAGE ON SCHEMA insta5 TO "it's ""me""";
              CREATE SEQUENCE insta5.kept; ALTER SEQUENCE insta5.kept OWNER TO keeper;
+             INSERT INTO pg_extension SELECT 99999, 'pretended', 10, 'public'::regnamespace, true, '1', NULL, NULL;
+             CREATE FUNCTION insta5.extended() RETURNS int LANGUAGE sql AS 'SELECT 0';
+             ALTER FUNCTION insta5.extended() DEPENDS ON EXTENSION pretended;
              -- A use of the shard, not by it.
              CREATE VIEW outside AS SELECT id FROM insta5.needy; CREATE PUBLICATION others FOR TABLE insta5.needy"#,
     );
@@ -855,6 +862,7 @@ fn check_missing_objects(servers: &Servers) {
         "b has no function public.touch(), needed for trigger touch on table insta5.needy",
         "b has no table public.users, needed for rule _RETURN on view insta5.people",
         "b has no tablespace fast, needed for table insta5.needy",
+        "b has no extension pretended, needed for function insta5.extended()",
     ] {
         assert!(all.contains(reason), "{reason}: {all}");
     }
@@ -868,7 +876,11 @@ fn check_missing_objects(servers: &Servers) {
     if has_hstore {
         run(&mut b.connect(), "CREATE EXTENSION hstore");
     }
-    run(&mut client, "ALTER TABLE insta5.needy SET TABLESPACE pg_default; DROP PUBLICATION others");
+    run(
+        &mut client,
+        "ALTER TABLE insta5.needy SET TABLESPACE pg_default; DROP PUBLICATION others;
+             ALTER FUNCTION insta5.extended() NO DEPENDS ON EXTENSION pretended; DELETE FROM pg_extension WHERE oid = 99999",
+    );
     let others = servers.refusal(&["check", "5", "--to", "b"]);
     assert!(!others.contains("insta5.needy"), "{others}");
 }
@@ -1172,6 +1184,19 @@ fn schema_of_another_role_on_the_target_is_kept(servers: &Servers) {
     run(&mut servers.a.connect_as("attacker"), "DROP PUBLICATION instagram_id_move_5");
 }
 
+/// The slot of the move is lost, and a move from another database has one of this name.
+fn slot_of_another_database_is_kept(servers: &Servers) {
+    let drop = "SELECT pg_drop_replication_slot('instagram_id_move_5')";
+    run(&mut servers.a.connect(), drop);
+    let mut elsewhere = servers.a.connect_to("template1");
+    run(
+        &mut elsewhere,
+        "SELECT pg_create_logical_replication_slot('instagram_id_move_5', 'pgoutput')",
+    );
+    servers.command(&["cancel", "5"]);
+    run(&mut elsewhere, drop);
+}
+
 /// Replication writes only to the schema of the shard, whatever other roles create or rename on the
 /// source.
 #[test]
@@ -1237,7 +1262,7 @@ fn replication_writes_only_to_the_shards_schema() {
         &["move", "5", "--to", "b"],
         "the subscription would write to schemas other than insta5",
     );
-    servers.command(&["cancel", "5"]);
+    slot_of_another_database_is_kept(&servers);
     servers.command(&["move", "5", "--to", "b"]);
     assert_eq!(one::<i64>(&mut servers.b.connect(), count), 0);
 }

@@ -2,8 +2,8 @@
 //! tests that passwords are not shown.
 
 use crate::moving::{
-    HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, WAITS, block_after_copy, fails,
-    fill, kill_after_copy, kill_group, leftovers, move_blocked_after_copy,
+    CLOSED_BY_ANOTHER_MOVE, HAS_SCHEMA, HAS_TRIGGERS, IS_CLOSED, MOVES, NOTHING, Servers, WAITS,
+    block_after_copy, fails, fill, kill_after_copy, kill_group, leftovers, move_blocked_after_copy,
     move_blocked_before_stop, move_with_stopped_writes, outcome, wait_during,
     while_closing_is_lost,
 };
@@ -333,27 +333,32 @@ fn renamed_schema_is_not_open_and_last_copy_is_kept() {
     servers.command(&["cancel", "5"]);
 
     kill_after_copy(&servers);
-    for drop in ["DROP SCHEMA insta5 CASCADE", "CREATE SCHEMA insta5"] {
+    // Here only cancel notices the other name.
+    run(&mut a, "ALTER SCHEMA insta5 RENAME TO other");
+    servers.refuses(&["cancel", "5"], "schema insta5 on a is called other now");
+    run(&mut a, "ALTER SCHEMA other RENAME TO insta5");
+    servers.refuses(&["move", "5", "--to", "b"], before);
+    let closed = format!("CREATE SCHEMA insta5; {CLOSED_BY_ANOTHER_MOVE}");
+    for drop in ["DROP SCHEMA insta5 CASCADE", &closed] {
         run(&mut a, drop);
         servers.refuses(
             &["cancel", "5"],
             "schema insta5 on a was dropped or replaced since the move began, so the copy on b may be the last one",
         );
     }
+    assert!(one::<bool>(&mut a, IS_CLOSED), "another schema was opened");
     run(&mut servers.b.connect(), "DROP SCHEMA insta5 CASCADE");
     servers.command(&["cancel", "5"]);
     // Nor is a schema dropped that has taken the name of the copy.
     run(
         &mut a,
-        "DROP SCHEMA insta5; SELECT create_shard(5); CREATE TABLE insta5.counter (id bigint PRIMARY KEY)",
+        "DROP SCHEMA insta5 CASCADE; SELECT create_shard(5); CREATE TABLE insta5.counter (id bigint PRIMARY KEY)",
     );
     kill_after_copy(&servers);
     let mut b = servers.b.connect();
     run(
         &mut b,
-        "DROP SCHEMA insta5 CASCADE; CREATE SCHEMA insta5;
-         CREATE FUNCTION insta5.shard_is_elsewhere() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN END';
-         COMMENT ON FUNCTION insta5.shard_is_elsewhere() IS 'closed by another move'",
+        &format!("DROP SCHEMA insta5 CASCADE; CREATE SCHEMA insta5; {CLOSED_BY_ANOTHER_MOVE}"),
     );
     servers.refuses(&["cancel", "5"], "schema insta5 on b was not created by this move");
     run(&mut b, "DROP SCHEMA insta5 CASCADE");

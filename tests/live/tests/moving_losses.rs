@@ -2,9 +2,9 @@
 //! error.
 
 use crate::moving::{
-    HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, WAITS, cases, create_tables, fails, fill,
-    kill_after_copy, leftovers, move_blocked_after_copy, move_blocked_before_stop, outcome,
-    wait_during, while_closing_is_lost,
+    CLOSED_BY_ANOTHER_MOVE, HAS_SCHEMA, IS_CLOSED, NOTHING, Servers, WAITS, cases, create_tables,
+    fails, fill, kill_after_copy, leftovers, move_blocked_after_copy, move_blocked_before_stop,
+    outcome, wait_during, while_closing_is_lost,
 };
 use instagram_id_live::*;
 use postgres::Client;
@@ -212,6 +212,10 @@ fn clean_drops_nothing_that_was_not_moved() {
     run(&mut map, &format!("UPDATE shard_map.moves SET copy_definition = {identity}"));
     servers.refuses(&["clean", "5"], "server b has no open copy of shard 5");
     map.execute("UPDATE shard_map.moves SET copy_definition = $1::text::jsonb", &[&copy]).unwrap();
+    servers.command(&["server", "b", &conninfo(&servers.a, "template1")]);
+    let said = servers.refuses(&["clean", "5"], "a and b are the same server");
+    assert!(!said.ends_with("exit status 5"), "no writes are stopped: {said}");
+    servers.command(&["server", "b", &conninfo(&servers.b, "postgres")]);
     run(&mut b, "ALTER SCHEMA insta5 RENAME TO later; CREATE SCHEMA insta5");
     servers.refuses(&["clean", "5"], "schema insta5 on b is called later now: rename it");
     run(&mut b, "DROP SCHEMA insta5 CASCADE; ALTER SCHEMA later RENAME TO insta5");
@@ -254,9 +258,18 @@ fn what_is_created_while_clean_waits_is_kept(servers: &Servers) {
     let audit = "CREATE TABLE audit (mood insta5.mood); INSERT INTO audit VALUES ('good')";
     let late = "CREATE TABLE insta5.late (n int); INSERT INTO insta5.late VALUES (1)";
     let changed = "on a: other sessions have changed its objects;";
+    let replace = format!(
+        "ALTER SCHEMA insta5 RENAME TO other; CREATE SCHEMA insta5; {CLOSED_BY_ANOTHER_MOVE}"
+    );
     for (holds, meanwhile, reason, undo) in [
         (late, "", changed, "DROP TABLE insta5.late"),
         ("SELECT FROM insta5.one", audit, "column mood of table public.audit;", "DROP TABLE audit"),
+        (
+            &replace,
+            "",
+            "schema insta5 on a is not the one of this move",
+            "DROP SCHEMA insta5 CASCADE; ALTER SCHEMA other RENAME TO insta5",
+        ),
     ] {
         let mut other = servers.a.connect();
         run(&mut other, &format!("BEGIN; {holds}"));
