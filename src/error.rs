@@ -386,6 +386,13 @@ errors! {
             "Rename or drop it.".to_owned()
         });
 
+    /// `adopt_shard()` of a function that was adopted before, with another sequence, which nothing
+    /// would open again.
+    KeptElsewhere { function: String, sequence: String } => ERRCODE_DUPLICATE_FUNCTION,
+        "function {function} already exists",
+        detail("It is an original that an adoption has kept, and its sequence {sequence} is closed to nextval()."),
+        hint("If no other function generates ids from that, use ALTER SEQUENCE {sequence} INCREMENT 1. Then drop {function}.");
+
     /// A shard is created or adopted in the schema that the extension is installed in.
     SchemaOfExtension(shard: u16) => ERRCODE_DUPLICATE_FUNCTION,
         "shard {0} cannot share a schema with the extension",

@@ -88,7 +88,7 @@ impl PartialEq for Adopted {
 pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted>, Error> {
     let shard = definition.shard.number();
     let mut adopted = vec![];
-    for (kept, original) in kept_in(definition) {
+    for (kept, original) in originals_in(definition, KEPT) {
         let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
         let (function, other_role) = match catalog::function_in(definition.schema, name, &[]) {
             Some(function) if function.owner != kept.owner => (None, Some(function.owner)),
@@ -120,6 +120,12 @@ pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted
     Ok(adopted)
 }
 
+/// The sequence of an original, if it is closed to `nextval()`.
+pub fn closed_sequence_of(kept: &Function) -> Option<Oid> {
+    let original = read_original(kept).ok()?;
+    original.sequence.as_deref().and_then(sequence_named).filter(|it| is_closed_to_nextval(*it))
+}
+
 /// Whether an original generates no ids, since its sequence is closed to `nextval()`. Its name may
 /// no longer show the sequence.
 fn is_closed(original: &Original) -> bool {
@@ -137,10 +143,28 @@ fn sequence_of(
         .filter(|sequence| sequence.epoch == definition.sequence.epoch)
 }
 
-/// The functions in the schema of a shard that are named as kept originals and generate its ids in
+/// The functions that generate ids of a shard from this sequence, or would, in the original way,
+/// and those of which such a one is named as the kept original, whatever has replaced them. An
+/// original counts, too, if its body does not show the sequence.
+pub fn functions_on(definition: &Definition, sequence: Oid) -> Vec<Function> {
+    let mut functions = vec![];
+    for (function, original) in originals_in(definition, "") {
+        let named = original.sequence.as_deref().and_then(sequence_named);
+        if named.is_some_and(|named| named != sequence) {
+            continue;
+        }
+        let kept_of = function.name.strip_prefix(KEPT);
+        let replaced = kept_of.and_then(|name| catalog::function_in(definition.schema, name, &[]));
+        functions.extend(replaced.filter(|replaced| replaced.owner == function.owner));
+        functions.push(function);
+    }
+    functions
+}
+
+/// The functions in the schema of a shard whose names begin like this and that generate its ids in
 /// the original way, and whose owners have the privileges of the shard's owner. Other roles decide
 /// how many others there are, so PostgreSQL leaves those out before their bodies are read.
-fn kept_in(definition: &Definition) -> Vec<(Function, Original)> {
+fn originals_in(definition: &Definition, prefix: &str) -> Vec<(Function, Original)> {
     // By the dependencies on the schema, which have an index.
     let query = "SELECT p.oid FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
          WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_namespace'::regclass AND d.refobjid = $1
@@ -149,7 +173,7 @@ fn kept_in(definition: &Definition) -> Vec<(Function, Original)> {
     let Definition { schema, owner, shard, .. } = *definition;
     let languages = [catalog::plpgsql(), catalog::sql()];
     let arguments =
-        [schema.into(), languages[0].into(), languages[1].into(), KEPT.into(), owner.into()];
+        [schema.into(), languages[0].into(), languages[1].into(), prefix.into(), owner.into()];
     let functions = select(query, &arguments, |row| row.get::<Oid>(1));
     functions
         .into_iter()

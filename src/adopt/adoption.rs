@@ -49,12 +49,16 @@ impl Adoption {
     /// create tables in the schema can name the number.
     pub fn columns_with_its_ids(&self) -> Vec<Column> {
         let mut columns = self.callers.columns_of(self.function.oid);
-        for function in functions_on(self.sequence.oid, self.parts.owner) {
-            if ddl::makes_ids_of(&function, self.parts.own_schema, self.parts.shard, self.sequence)
-            {
-                columns.extend(self.callers.columns_of(function.oid));
-            }
+        let is_of_shard = |function: &Function| {
+            let (own_schema, shard) = (self.parts.own_schema, self.parts.shard);
+            ddl::makes_ids_of(function, own_schema, shard, self.sequence)
+        };
+        let mut functions = functions_on(self.sequence.oid, self.parts.owner);
+        functions.retain(is_of_shard);
+        if let Some(existing) = &self.existing {
+            functions.extend(adopted::functions_on(existing, self.sequence.oid));
         }
+        columns.extend(functions.iter().flat_map(|one| self.callers.columns_of(one.oid)));
         if let Some(existing) = &self.existing
             && existing.sequence == self.sequence
         {
@@ -90,8 +94,9 @@ impl Adoption {
 
     /// The original kept by an earlier adoption of the function, which this one replaces. It
     /// generates no ids any more, since its sequence is closed to `nextval()`: the one that its
-    /// body names, or else that of the same body, which has to be this one, since nothing else
-    /// shows which sequence to open again. Any other function of this name is the user's own.
+    /// body names, or else that of the same body. This has to be the sequence of the adoption or
+    /// the shard's own, since nothing else shows which other one to open again. Any other function
+    /// of this name is the user's own.
     pub fn kept_before(&self) -> Option<Function> {
         let kept = catalog::function_in(self.function.schema, &self.kept_name(), &[])?;
         let original = adopted::read_original(&kept).ok()?;
@@ -99,7 +104,7 @@ impl Adoption {
         let is_same = || catalog::source(kept.oid, catalog::TEXT_MAX) == self.source;
         let sequence = named.or_else(|| is_same().then_some(self.sequence.oid))?;
         let is_kept = kept.owner == self.function.owner
-            && sequence == self.sequence.oid
+            && [self.sequence.oid, self.sequence_of_shard().oid].contains(&sequence)
             && adopted::may_be_of(&original, self.parts.shard)
             && is_closed_to_nextval(sequence);
         is_kept.then_some(kept)

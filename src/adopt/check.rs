@@ -1,6 +1,6 @@
 //! The second part of an adoption: checks all that can be checked before the locks are taken.
 
-use crate::adopt::adopted::KEPT;
+use crate::adopt::adopted::{self, KEPT};
 use crate::adopt::adoption::{Adoption, KnownFrom};
 use crate::adopt::other_user::{self, User};
 use crate::adopt::rights;
@@ -12,9 +12,7 @@ use crate::pg::roles;
 use crate::sequence::IdSequence;
 use crate::sequence::check::{check_not_closed, check_not_ended, is_closed_to_nextval};
 use crate::sequence::placement;
-use crate::shard::columns::{
-    self, Column, KEY_AHEAD_MAX_MS, Owners, WITH_DEFAULTS, check_not_ahead, columns_of_owners,
-};
+use crate::shard::columns::{self, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners};
 use crate::shard::ddl;
 use crate::shard::definition::Definition;
 use crate::shard::trust::{self, Trust};
@@ -63,8 +61,8 @@ impl Adoption {
             let name = names::schema(self.function.schema);
             return Err(Error::SchemaDistributed { name });
         }
-        self.check_not_kept()?;
         if let Some(existing) = &self.existing {
+            self.check_not_kept(existing)?;
             self.check_existing(existing)?;
         }
         self.check_kept_name()?;
@@ -108,21 +106,20 @@ impl Adoption {
     }
 
     /// Checks that the function is not itself the kept original of an adopted function, which
-    /// `unadopt_shard()` then could not restore.
-    fn check_not_kept(&self) -> Result<(), Error> {
-        let (schema, shard) = (self.function.schema, self.parts.shard);
-        let ids = || {
-            let name = self.function.name.strip_prefix(KEPT)?;
-            let adopted = catalog::function_in(schema, name, &[])?;
-            ddl::sequence_of_ids(&adopted, self.parts.own_schema, shard)
-        };
-        match ids() {
-            Some(sequence) if is_closed_to_nextval(sequence.oid) => {
-                let (shard, schema) = (shard.number(), names::schema(schema));
-                Err(Error::AdoptedAlready { shard, schema, is_adopted: true })
-            }
-            _ => Ok(()),
+    /// `unadopt_shard()` then could not restore. Another function of such a name has an open
+    /// sequence, from which nothing else generates ids of the shard.
+    fn check_not_kept(&self, existing: &Definition) -> Result<(), Error> {
+        let (schema, own_schema) = (existing.schema, self.parts.own_schema);
+        let Some(name) = self.function.name.strip_prefix(KEPT) else { return Ok(()) };
+        let is_adopted = catalog::function_in(schema, name, &[]).is_some_and(|function| {
+            ddl::makes_ids_of(&function, own_schema, existing.shard, self.sequence)
+        });
+        if !is_adopted && !is_closed_to_nextval(self.sequence.oid) {
+            return Ok(());
         }
+        adopted::functions(existing, own_schema)?;
+        let (shard, schema) = (existing.shard.number(), names::schema(schema));
+        Err(Error::AdoptedAlready { shard, schema, is_adopted: true })
     }
 
     /// Checks that the original can be kept under another name.
@@ -135,7 +132,12 @@ impl Adoption {
             && self.kept_before().is_none()
         {
             let (function, shard) = (names::function(taken.oid), self.parts.shard.number());
-            return Err(Error::FunctionExists { function, shard });
+            return Err(match adopted::closed_sequence_of(&taken) {
+                Some(sequence) => {
+                    Error::KeptElsewhere { function, sequence: names::relation(sequence) }
+                }
+                None => Error::FunctionExists { function, shard },
+            });
         }
         Ok(())
     }
@@ -169,7 +171,8 @@ impl Adoption {
     }
 
     /// Checks that no default, shard or function uses the sequence but the original, the one kept
-    /// by an earlier adoption, and functions of the shard and defaults that name it.
+    /// by an earlier adoption, and functions of the shard. If it is the clock of the shard already,
+    /// defaults may generate ids from it.
     fn check_other_user(&self, sequence: Oid) -> Result<(), Error> {
         let definition = self.existing.as_ref().map(|existing| existing.function);
         // Read once: other roles decide how many functions there are to look at.
@@ -180,13 +183,12 @@ impl Adoption {
             ours.contains(&Some(function.oid))
                 || ddl::makes_ids_of(function, own_schema, shard, self.sequence)
         };
-        let by_number = |existing| {
-            let own_schema = self.parts.own_schema;
-            columns::columns_by_number(WITH_DEFAULTS, existing, own_schema, Owners::All)
+        let is_clock = self.existing.as_ref().is_some_and(|it| it.sequence == self.sequence);
+        let user = match is_clock {
+            true => other_user::find_nextval(sequence, is_ours),
+            false => other_user::find(sequence, is_ours),
         };
-        let existing = self.existing.as_ref().filter(|it| it.sequence == self.sequence);
-        let columns = existing.map(by_number).unwrap_or_default();
-        let Some(user) = other_user::find(sequence, &columns, is_ours) else { return Ok(()) };
+        let Some(user) = user else { return Ok(()) };
         let (name, other) = (names::relation(sequence), user.to_string());
         Err(match user {
             User::Routine(_) => Error::OriginalsShareSequence { name, other },

@@ -40,23 +40,27 @@ impl fmt::Display for User {
 }
 
 /// Finds a default that names the sequence, a routine that calls `nextval` on it, or a shard on it,
-/// apart from these columns, and the functions for which `is_ours` returns true. On a sequence that
-/// is closed to `nextval`, routines do not count.
+/// apart from the functions for which `is_ours` returns true. On a sequence that is closed to
+/// `nextval`, and so has been a clock before, only shards count.
 ///
 /// Any role can name a sequence. So a default counts if the owner of its table may use the
 /// sequence, and a routine if its owner may, or if it is in the sequence's schema. A body that
 /// PostgreSQL has not parsed must have `nextval` and the sequence's name. Names that are composed
 /// at run time, and calls by clients, cannot be found.
-pub fn find(sequence: Oid, ours: &[Column], is_ours: impl Fn(&Function) -> bool) -> Option<User> {
-    let mut columns = columns_of_owners(sequence, true);
-    columns.retain(|column| !ours.contains(column));
-    first(columns).or_else(|| find_function(sequence, is_ours))
+pub fn find(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
+    first_if_open(sequence, || columns_of_owners(sequence, true))
+        .or_else(|| find_function(sequence, is_ours))
 }
 
 /// The same as [`find`], but of the defaults only those that call `nextval`, and not those with ids
 /// of a shard.
 pub fn find_nextval(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
-    first(columns_with_nextval(sequence)).or_else(|| find_function(sequence, is_ours))
+    first_if_open(sequence, || columns_with_nextval(sequence))
+        .or_else(|| find_function(sequence, is_ours))
+}
+
+fn first_if_open(sequence: Oid, columns: impl FnOnce() -> Vec<Column>) -> Option<User> {
+    if check::is_closed_to_nextval(sequence) { None } else { first(columns()) }
 }
 
 fn first(columns: Vec<Column>) -> Option<User> {

@@ -787,9 +787,22 @@ SELECT setval('insta536.table_id_seq', 1, false);
 SELECT sequence FROM adopt_shard(536);
 INSERT INTO insta536.others DEFAULT VALUES RETURNING id > (SELECT max(id) FROM insta536.photos) AS is_greater;
 SET client_min_messages = warning;
--- The kept original is the only record of its closed sequence, so one on another sequence does not replace it.
+-- The kept original is the only record of another closed sequence, so it is not replaced then, nor adopted.
 CALL original('insta536', '536', 'photo_id', 'insta536.other_seq', '1314220021721');
-SELECT message FROM raises($$SELECT adopt_shard(536, function => 'insta536.photo_id()')$$);
+SELECT sequence FROM adopt_shard(536, function => 'insta536.photo_id()');
+CALL original('insta536', '536', 'photo_id', 'insta536.table_id_seq', '1314220021721');
+SELECT message, detail, hint FROM raises($$SELECT adopt_shard(536, function => 'insta536.photo_id()')$$);
+SELECT message FROM raises($$SELECT adopt_shard(536, function => 'insta536.original_photo_id()')$$);
+ALTER SEQUENCE insta536.other_seq INCREMENT 1;
+DROP FUNCTION insta536.original_photo_id();
+-- Of two functions that were replaced, the first to be adopted again also reads the tables of the other. Any default that
+-- generates ids may be on the clock.
+DELETE FROM insta536.others;
+CALL original('insta536', '536', epoch => '1314220021721');
+SELECT setval('insta536.table_id_seq', 1, false);
+CREATE TABLE insta536.parted (id bigint DEFAULT next_id(536, 'insta536.table_id_seq')) PARTITION BY RANGE (id);
+CREATE TABLE insta536.part PARTITION OF insta536.parted DEFAULT;
+SELECT newest_id = (SELECT max(id) FROM insta536.photos) AS is_read FROM adopt_shard(536, function => 'insta536.next_id()');
 
 -- A sequence that counts down and was never used is not closed.
 CREATE SCHEMA insta535 CREATE SEQUENCE table_id_seq INCREMENT -1;
