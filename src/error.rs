@@ -391,7 +391,7 @@ errors! {
     KeptElsewhere { function: String, sequence: String } => ERRCODE_DUPLICATE_FUNCTION,
         "function {function} already exists",
         detail("It is an original that an adoption has kept, and its sequence {sequence} is closed to nextval()."),
-        hint("If no other function generates ids from that, use ALTER SEQUENCE {sequence} INCREMENT 1. Then drop {function}.");
+        hint("If nothing else generates ids from that, use ALTER SEQUENCE {sequence} INCREMENT 1. Then drop {function}.");
 
     /// A shard is created or adopted in the schema that the extension is installed in.
     SchemaOfExtension(shard: u16) => ERRCODE_DUPLICATE_FUNCTION,

@@ -94,9 +94,9 @@ impl Adoption {
 
     /// The original kept by an earlier adoption of the function, which this one replaces. It
     /// generates no ids any more, since its sequence is closed to `nextval()`: the one that its
-    /// body names, or else that of the same body. This has to be the sequence of the adoption or
-    /// the shard's own, since nothing else shows which other one to open again. Any other function
-    /// of this name is the user's own.
+    /// body names, or else that of the same body. This has to be the sequence of the adoption,
+    /// since nothing else shows which other one to open again. Any other function of this name is
+    /// the user's own.
     pub fn kept_before(&self) -> Option<Function> {
         let kept = catalog::function_in(self.function.schema, &self.kept_name(), &[])?;
         let original = adopted::read_original(&kept).ok()?;
@@ -104,7 +104,7 @@ impl Adoption {
         let is_same = || catalog::source(kept.oid, catalog::TEXT_MAX) == self.source;
         let sequence = named.or_else(|| is_same().then_some(self.sequence.oid))?;
         let is_kept = kept.owner == self.function.owner
-            && [self.sequence.oid, self.sequence_of_shard().oid].contains(&sequence)
+            && sequence == self.sequence.oid
             && adopted::may_be_of(&original, self.parts.shard)
             && is_closed_to_nextval(sequence);
         is_kept.then_some(kept)

@@ -112,7 +112,8 @@ impl Adoption {
         let (schema, own_schema) = (existing.schema, self.parts.own_schema);
         let Some(name) = self.function.name.strip_prefix(KEPT) else { return Ok(()) };
         let is_adopted = catalog::function_in(schema, name, &[]).is_some_and(|function| {
-            ddl::makes_ids_of(&function, own_schema, existing.shard, self.sequence)
+            function.owner == self.function.owner
+                && ddl::makes_ids_of(&function, own_schema, existing.shard, self.sequence)
         });
         if !is_adopted && !is_closed_to_nextval(self.sequence.oid) {
             return Ok(());
@@ -132,7 +133,8 @@ impl Adoption {
             && self.kept_before().is_none()
         {
             let (function, shard) = (names::function(taken.oid), self.parts.shard.number());
-            return Err(match adopted::closed_sequence_of(&taken) {
+            let is_own = taken.owner == self.function.owner;
+            return Err(match adopted::closed_sequence_of(&taken).filter(|_| is_own) {
                 Some(sequence) => {
                     Error::KeptElsewhere { function, sequence: names::relation(sequence) }
                 }
@@ -171,8 +173,7 @@ impl Adoption {
     }
 
     /// Checks that no default, shard or function uses the sequence but the original, the one kept
-    /// by an earlier adoption, and functions of the shard. If it is the clock of the shard already,
-    /// defaults may generate ids from it.
+    /// by an earlier adoption, and functions of the shard.
     fn check_other_user(&self, sequence: Oid) -> Result<(), Error> {
         let definition = self.existing.as_ref().map(|existing| existing.function);
         // Read once: other roles decide how many functions there are to look at.
@@ -183,12 +184,7 @@ impl Adoption {
             ours.contains(&Some(function.oid))
                 || ddl::makes_ids_of(function, own_schema, shard, self.sequence)
         };
-        let is_clock = self.existing.as_ref().is_some_and(|it| it.sequence == self.sequence);
-        let user = match is_clock {
-            true => other_user::find_nextval(sequence, is_ours),
-            false => other_user::find(sequence, is_ours),
-        };
-        let Some(user) = user else { return Ok(()) };
+        let Some(user) = other_user::find(sequence, is_ours) else { return Ok(()) };
         let (name, other) = (names::relation(sequence), user.to_string());
         Err(match user {
             User::Routine(_) => Error::OriginalsShareSequence { name, other },

@@ -7,6 +7,7 @@ use crate::pg::names;
 use crate::pg::spi::select;
 use crate::sequence::check;
 use crate::shard::columns::{Column, columns_of_owners, columns_with_nextval};
+use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::plpgsql;
 use pgrx::pg_sys::{self, Oid};
@@ -41,26 +42,23 @@ impl fmt::Display for User {
 
 /// Finds a default that names the sequence, a routine that calls `nextval` on it, or a shard on it,
 /// apart from the functions for which `is_ours` returns true. On a sequence that is closed to
-/// `nextval`, and so has been a clock before, only shards count.
+/// `nextval`, and so has been a clock before, routines do not count, and defaults only if it was
+/// reset since: then ids could repeat that only their tables show.
 ///
 /// Any role can name a sequence. So a default counts if the owner of its table may use the
 /// sequence, and a routine if its owner may, or if it is in the sequence's schema. A body that
 /// PostgreSQL has not parsed must have `nextval` and the sequence's name. Names that are composed
 /// at run time, and calls by clients, cannot be found.
 pub fn find(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
-    first_if_open(sequence, || columns_of_owners(sequence, true))
-        .or_else(|| find_function(sequence, is_ours))
+    let is_clock = check::is_closed_to_nextval(sequence) && ddl::is_clock(sequence);
+    let columns = if is_clock { vec![] } else { columns_of_owners(sequence, true) };
+    first(columns).or_else(|| find_function(sequence, is_ours))
 }
 
 /// The same as [`find`], but of the defaults only those that call `nextval`, and not those with ids
 /// of a shard.
 pub fn find_nextval(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
-    first_if_open(sequence, || columns_with_nextval(sequence))
-        .or_else(|| find_function(sequence, is_ours))
-}
-
-fn first_if_open(sequence: Oid, columns: impl FnOnce() -> Vec<Column>) -> Option<User> {
-    if check::is_closed_to_nextval(sequence) { None } else { first(columns()) }
+    first(columns_with_nextval(sequence)).or_else(|| find_function(sequence, is_ours))
 }
 
 fn first(columns: Vec<Column>) -> Option<User> {
