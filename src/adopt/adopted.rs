@@ -123,14 +123,13 @@ pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted
 /// The sequence of an original, if it is closed to `nextval()`.
 pub fn closed_sequence_of(kept: &Function) -> Option<Oid> {
     let original = read_original(kept).ok()?;
-    original.sequence.as_deref().and_then(sequence_named).filter(|it| is_closed_to_nextval(*it))
+    sequence_shown(&original).filter(|sequence| is_closed_to_nextval(*sequence))
 }
 
 /// Whether an original generates no ids, since its sequence is closed to `nextval()`. Its name may
 /// no longer show the sequence.
 fn is_closed(original: &Original) -> bool {
-    let sequence = original.sequence.as_deref().and_then(sequence_named);
-    sequence.is_none_or(is_closed_to_nextval)
+    sequence_shown(original).is_none_or(is_closed_to_nextval)
 }
 
 /// The clock from which the function generates ids of the shard, if it does.
@@ -146,17 +145,13 @@ fn sequence_of(
 /// The functions that generate ids of a shard from this sequence, or would, in the original way,
 /// and those of which such a one is named as the kept original, whatever has replaced them. An
 /// original counts, too, if its body does not show the sequence.
-pub fn functions_on(definition: &Definition, sequence: Oid) -> Vec<Function> {
+pub fn originals_on(definition: &Definition, sequence: Oid) -> Vec<Function> {
     let mut functions = vec![];
     for (function, original) in originals_in(definition, "") {
-        let named = original.sequence.as_deref().and_then(sequence_named);
-        if named.is_some_and(|named| named != sequence) {
-            continue;
+        if sequence_shown(&original).is_none_or(|shown| shown == sequence) {
+            functions.extend(kept_of(&function));
+            functions.push(function);
         }
-        let kept_of = function.name.strip_prefix(KEPT);
-        let replaced = kept_of.and_then(|name| catalog::function_in(definition.schema, name, &[]));
-        functions.extend(replaced.filter(|replaced| replaced.owner == function.owner));
-        functions.push(function);
     }
     functions
 }
@@ -190,13 +185,10 @@ pub fn may_be_of(original: &Original, shard: Shard) -> bool {
     original.shard.is_none_or(|number| number == i64::from(shard.number()))
 }
 
-/// Whether the function is a kept original, and so must not be adopted itself.
-pub fn is_kept(function: &Function) -> bool {
-    let taken_over = function
-        .name
-        .strip_prefix(KEPT)
-        .and_then(|name| catalog::function_in(function.schema, name, &[]));
-    taken_over.is_some_and(|taken_over| taken_over.owner == function.owner)
+/// The function of the same owner of which this one is named as the kept original.
+pub fn kept_of(function: &Function) -> Option<Function> {
+    let name = function.name.strip_prefix(KEPT)?;
+    catalog::function_in(function.schema, name, &[]).filter(|one| one.owner == function.owner)
 }
 
 /// The functions in the database that are named as kept originals, for a query about all shards.
@@ -369,9 +361,14 @@ fn read_body(function: &Function) -> Result<Result<Original, Difference>, Error>
     Ok(if is_sql { plpgsql::read_sql(&source) } else { plpgsql::read(&source) })
 }
 
+/// The sequence that the body of an original shows.
+pub fn sequence_shown(original: &Original) -> Option<Oid> {
+    original.sequence.as_deref().and_then(sequence_named)
+}
+
 /// The sequence that a text given to `nextval` names. A text without a schema counts only if the
 /// database has just one sequence of that name.
-pub fn sequence_named(text: &str) -> Option<Oid> {
+fn sequence_named(text: &str) -> Option<Oid> {
     let parts = plpgsql::name_parts(text)?;
     let (schema, name) = match parts.as_slice() {
         [name] => (None, name),

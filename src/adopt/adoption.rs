@@ -56,7 +56,7 @@ impl Adoption {
         let mut functions = functions_on(self.sequence.oid, self.parts.owner);
         functions.retain(is_of_shard);
         if let Some(existing) = &self.existing {
-            functions.extend(adopted::functions_on(existing, self.sequence.oid));
+            functions.extend(adopted::originals_on(existing, self.sequence.oid));
         }
         columns.extend(functions.iter().flat_map(|one| self.callers.columns_of(one.oid)));
         if let Some(existing) = &self.existing
@@ -100,9 +100,9 @@ impl Adoption {
     pub fn kept_before(&self) -> Option<Function> {
         let kept = catalog::function_in(self.function.schema, &self.kept_name(), &[])?;
         let original = adopted::read_original(&kept).ok()?;
-        let named = original.sequence.as_deref().and_then(adopted::sequence_named);
         let is_same = || catalog::source(kept.oid, catalog::TEXT_MAX) == self.source;
-        let sequence = named.or_else(|| is_same().then_some(self.sequence.oid))?;
+        let shown = adopted::sequence_shown(&original);
+        let sequence = shown.or_else(|| is_same().then_some(self.sequence.oid))?;
         let is_kept = kept.owner == self.function.owner
             && sequence == self.sequence.oid
             && adopted::may_be_of(&original, self.parts.shard)

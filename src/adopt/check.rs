@@ -110,10 +110,11 @@ impl Adoption {
     /// sequence, from which nothing else generates ids of the shard.
     fn check_not_kept(&self, existing: &Definition) -> Result<(), Error> {
         let (schema, own_schema) = (existing.schema, self.parts.own_schema);
-        let Some(name) = self.function.name.strip_prefix(KEPT) else { return Ok(()) };
-        let is_adopted = catalog::function_in(schema, name, &[]).is_some_and(|function| {
-            function.owner == self.function.owner
-                && ddl::makes_ids_of(&function, own_schema, existing.shard, self.sequence)
+        if !self.function.name.starts_with(KEPT) {
+            return Ok(());
+        }
+        let is_adopted = adopted::kept_of(&self.function).is_some_and(|function| {
+            ddl::makes_ids_of(&function, own_schema, existing.shard, self.sequence)
         });
         if !is_adopted && !is_closed_to_nextval(self.sequence.oid) {
             return Ok(());

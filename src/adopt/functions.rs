@@ -88,8 +88,9 @@ fn adopt_shard(
             adoption.check_rights(request.trust(&adoption.function))?;
             Ok::<_, Error>(adoption)
         };
-        prevent_in_parallel("adopt_shard()");
-        if !dry_run {
+        if dry_run {
+            prevent_in_parallel("adopt_shard()");
+        } else {
             prevent_if_read_only("adopt_shard()");
         }
         // Only the rights also before the lock: the session of a role that may not do this keeps it

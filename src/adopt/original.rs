@@ -131,7 +131,7 @@ impl AdoptionRequest {
             None => None,
         };
         let read_epoch = read.epoch_ms.and_then(Epoch::from_unix_ms);
-        let read_sequence = read.sequence.as_deref().and_then(adopted::sequence_named);
+        let read_sequence = adopted::sequence_shown(&read);
         let asked_epoch = self.epoch.map(arguments::epoch).transpose()?;
         let (shard, shard_from) =
             agree(&name, "shard", read_shard, self.shard, |shard| shard.number().to_string())?;
@@ -218,7 +218,7 @@ fn find_original(
     let shards = definition::in_schema(oid);
     let is_kept = |function: &Function| {
         let is_of_shard = || shards.iter().any(|shard| shard.owner == function.owner);
-        adopted::is_kept(function) || function.name.starts_with(KEPT) && is_of_shard()
+        adopted::kept_of(function).is_some() || function.name.starts_with(KEPT) && is_of_shard()
     };
     let of = |class: bool| {
         candidates.iter().filter(move |(is_trusted, _)| *is_trusted == class).map(|one| one.1)

@@ -69,8 +69,9 @@ pub fn adopt_table(
     let schema = schema.map(arguments::schema_name).transpose()?;
     let relation = roles::own_table(table)?;
     guc::with_own_settings_and_limit(|| {
-        prevent_in_parallel("adopt_table()");
-        if !dry_run {
+        if dry_run {
+            prevent_in_parallel("adopt_table()");
+        } else {
             prevent_if_read_only("adopt_table()");
         }
         let definition = find_definition(shard, schema.as_deref())?;
