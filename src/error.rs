@@ -735,10 +735,11 @@ errors! {
 
     /// `create_id_partitions()` has tried names for a partition for 10 seconds, or for
     /// `lock_timeout` if that is shorter.
-    PartitionNameLocked { table: String, name: String } => ERRCODE_LOCK_NOT_AVAILABLE,
+    PartitionNameLocked { table: String, name: String, said: String } => ERRCODE_LOCK_NOT_AVAILABLE,
         "could not create a partition of table {table}",
-        detail("Other transactions that create objects with the names {name}, {name}_2 and so on are still open."),
-        hint("Try again when they have ended; they are listed in pg_locks, or in pg_prepared_xacts.");
+        detail("None of the names {name}, {name}_2 and so on was free. The last attempt failed with: {}", sentence(said)),
+        hint("Try again when other transactions that create objects of these names have ended; they are listed in pg_locks, or \
+            in pg_prepared_xacts.");
 
     /// `adopt_shard()` or `unadopt_shard()` would have to read too many columns in a table of a
     /// role that lacks the rights of the caller.
@@ -779,7 +780,16 @@ errors! {
     /// default of a column or another shard.
     SequenceShared { name: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "sequence {name} is also used by {other}",
-        detail("It would become the clock of the shard, and have no other use.");
+        detail("The clock of a shard can have no other use.");
+
+    /// `adopt_shard()` finds that a clock was set back to a counter, by RESTART or `setval()`, or
+    /// to another value that no clock has.
+    ClockReset { name: String, now: i64 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "sequence {name} has been reset",
+        detail("It is the clock of a shard already, and its value is not the time of an id. So the adoption cannot know which \
+            ids exist."),
+        hint("If no id is ahead of the clock, use SELECT setval({}, {now}). Otherwise take the value of the largest id in all \
+            tables with ids from it, which is max(id) >> 23 << 10 | 1023.", literal(name));
 
     /// Another function or procedure calls `nextval()` on the sequence.
     OriginalsShareSequence { name: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

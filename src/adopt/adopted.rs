@@ -88,7 +88,7 @@ impl PartialEq for Adopted {
 pub fn functions(definition: &Definition, own_schema: Oid) -> Result<Vec<Adopted>, Error> {
     let shard = definition.shard.number();
     let mut adopted = vec![];
-    for (kept, original) in originals_in(definition, KEPT) {
+    for (kept, original) in kept_originals(definition) {
         let Some(name) = kept.name.strip_prefix(KEPT) else { continue };
         let (function, other_role) = match catalog::function_in(definition.schema, name, &[]) {
             Some(function) if function.owner != kept.owner => (None, Some(function.owner)),
@@ -142,24 +142,10 @@ fn sequence_of(
         .filter(|sequence| sequence.epoch == definition.sequence.epoch)
 }
 
-/// The functions that generate ids of a shard from this sequence, or would, in the original way,
-/// and those of which such a one is named as the kept original, whatever has replaced them. An
-/// original counts, too, if its body does not show the sequence.
-pub fn originals_on(definition: &Definition, sequence: Oid) -> Vec<Function> {
-    let mut functions = vec![];
-    for (function, original) in originals_in(definition, "") {
-        if sequence_shown(&original).is_none_or(|shown| shown == sequence) {
-            functions.extend(kept_of(&function));
-            functions.push(function);
-        }
-    }
-    functions
-}
-
-/// The functions in the schema of a shard whose names begin like this and that generate its ids in
+/// The functions in the schema of a shard that are named as kept originals and generate its ids in
 /// the original way, and whose owners have the privileges of the shard's owner. Other roles decide
 /// how many others there are, so PostgreSQL leaves those out before their bodies are read.
-fn originals_in(definition: &Definition, prefix: &str) -> Vec<(Function, Original)> {
+fn kept_originals(definition: &Definition) -> Vec<(Function, Original)> {
     // By the dependencies on the schema, which have an index.
     let query = "SELECT p.oid FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
          WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_namespace'::regclass AND d.refobjid = $1
@@ -168,7 +154,7 @@ fn originals_in(definition: &Definition, prefix: &str) -> Vec<(Function, Origina
     let Definition { schema, owner, shard, .. } = *definition;
     let languages = [catalog::plpgsql(), catalog::sql()];
     let arguments =
-        [schema.into(), languages[0].into(), languages[1].into(), prefix.into(), owner.into()];
+        [schema.into(), languages[0].into(), languages[1].into(), KEPT.into(), owner.into()];
     let functions = select(query, &arguments, |row| row.get::<Oid>(1));
     functions
         .into_iter()

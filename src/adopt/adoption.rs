@@ -3,14 +3,12 @@
 //! replaces the function.
 
 use crate::adopt::adopted::{self, KEPT};
-use crate::adopt::writers::in_order_of_tables;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
-use crate::pg::spi::select;
 use crate::sequence::IdSequence;
 use crate::sequence::check::is_closed_to_nextval;
-use crate::shard::columns::{self, Callers, Column, Owners, TABLES};
-use crate::shard::ddl::{self, ShardParts};
+use crate::shard::columns::{Callers, Column};
+use crate::shard::ddl::ShardParts;
 use crate::shard::definition::Definition;
 use pgrx::pg_sys::Oid;
 
@@ -43,29 +41,9 @@ pub enum KnownFrom {
 }
 
 impl Adoption {
-    /// The columns that the function fills, and those that an earlier adoption has given ids of the
-    /// shard from the same sequence: by a function of its owner, by the number of the shard, or by
-    /// a trigger. Of the latter, those of owners who may set the sequence anyway: any role that can
-    /// create tables in the schema can name the number.
-    pub fn columns_with_its_ids(&self) -> Vec<Column> {
-        let mut columns = self.callers.columns_of(self.function.oid);
-        let is_of_shard = |function: &Function| {
-            let (own_schema, shard) = (self.parts.own_schema, self.parts.shard);
-            ddl::makes_ids_of(function, own_schema, shard, self.sequence)
-        };
-        let mut functions = functions_on(self.sequence.oid, self.parts.owner);
-        functions.retain(is_of_shard);
-        if let Some(existing) = &self.existing {
-            functions.extend(adopted::originals_on(existing, self.sequence.oid));
-        }
-        columns.extend(functions.iter().flat_map(|one| self.callers.columns_of(one.oid)));
-        if let Some(existing) = &self.existing
-            && existing.sequence == self.sequence
-        {
-            let (own_schema, owners) = (self.parts.own_schema, Owners::WithUpdate);
-            columns.extend(columns::columns_by_number(TABLES, existing, own_schema, owners));
-        }
-        in_order_of_tables(columns)
+    /// The columns that the function fills.
+    pub fn columns_filled(&self) -> Vec<Column> {
+        self.callers.columns_of(self.function.oid)
     }
 
     /// Whether the function still has the name, body and tables that were read, and the sequence
@@ -80,7 +58,7 @@ impl Adoption {
         catalog::function(self.function.oid).is_some_and(has_name)
             && catalog::source(self.function.oid, catalog::TEXT_MAX) == self.source
             && named(self.sequence.oid) == self.sequence_was
-            && self.columns_with_its_ids() == self.columns
+            && self.columns_filled() == self.columns
     }
 
     /// The clock of the shard's own functions.
@@ -109,15 +87,6 @@ impl Adoption {
             && is_closed_to_nextval(sequence);
         is_kept.then_some(kept)
     }
-}
-
-/// The functions with a parsed body that name the sequence, and may belong to a shard of this
-/// owner.
-fn functions_on(sequence: Oid, owner: Oid) -> Vec<Function> {
-    let query = "SELECT p.oid FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid
-         WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = $1
-         AND p.prosqlbody IS NOT NULL AND pg_has_role(p.proowner, $2, 'USAGE') ORDER BY 1";
-    select(query, &[sequence.into(), owner.into()], |row| catalog::function(row.get(1)?))
 }
 
 /// Name and owner of a sequence, if it exists.

@@ -68,7 +68,7 @@ impl Adoption {
         if !self.is_unchanged() {
             return Err(Error::OriginalChanged(names::function(self.function.oid)));
         }
-        self.check_not_closed()?;
+        self.check_clock()?;
         self.check_kept_name()
     }
 
@@ -89,7 +89,7 @@ impl Adoption {
 
     /// Whether other nodes of a cluster have copies of the sequence, from a time when its schema
     /// was distributed.
-    fn has_copies(&self) -> bool {
+    pub fn has_copies(&self) -> bool {
         placement::of(self.sequence.oid).placed_on.is_some()
     }
 

@@ -12,11 +12,12 @@ use crate::pg::roles;
 use crate::sequence::IdSequence;
 use crate::sequence::check::{check_not_closed, check_not_ended, is_closed_to_nextval};
 use crate::sequence::placement;
+use crate::sequence::read;
 use crate::shard::columns::{self, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners};
 use crate::shard::ddl;
 use crate::shard::definition::Definition;
 use crate::shard::trust::{self, Trust};
-use instagram_id_core::hlc::FIRST_DAY_MS;
+use instagram_id_core::hlc::{self, FIRST_DAY_MS, VALUE_MAX};
 use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid};
 
@@ -67,7 +68,7 @@ impl Adoption {
         }
         self.check_kept_name()?;
         self.check_sequence()?;
-        self.check_not_closed()?;
+        self.check_clock()?;
         check_tables_of_others(&self.function, &self.columns)?;
         self.parts.missing_functions_beside(
             &self.function.name,
@@ -98,11 +99,34 @@ impl Adoption {
         Ok(())
     }
 
-    /// Checks that no move has closed the sequences. They must not be opened here, whether or not
-    /// the shard is still defined.
-    pub fn check_not_closed(&self) -> Result<(), Error> {
+    /// Checks that no move has closed the sequences, which must not be opened here, whether or not
+    /// the shard is still defined, and that the sequence was not reset if it is a clock already.
+    pub fn check_clock(&self) -> Result<(), Error> {
         check_not_ended(self.sequence.oid)?;
-        self.existing.as_ref().map_or(Ok(()), |existing| check_not_closed(existing.sequence.oid))
+        self.existing
+            .as_ref()
+            .map_or(Ok(()), |existing| check_not_closed(existing.sequence.oid))?;
+        self.check_not_reset()
+    }
+
+    /// Checks that a clock still has the time of its last id. Ids ahead of the present time could
+    /// be in any table, or in none.
+    fn check_not_reset(&self) -> Result<(), Error> {
+        let IdSequence { oid, epoch } = self.sequence;
+        let is_of_shard = self.existing.is_some() && self.sequence_of_shard().oid == oid;
+        let is_clock = is_of_shard || is_closed_to_nextval(oid);
+        // Copies of a clock have values of their own.
+        if !is_clock || self.has_copies() {
+            return Ok(());
+        }
+        let (now_ms, last_value) = (names::now_ms(epoch), read::last_value(oid));
+        // On the first days after its epoch, a clock has smaller values.
+        let from = hlc::first_of(FIRST_DAY_MS.min(now_ms / 2));
+        if last_value.is_some_and(|last| (from..=VALUE_MAX).contains(&last)) {
+            return Ok(());
+        }
+        let (name, now) = (names::relation(oid), hlc::first_of(now_ms));
+        Err(Error::ClockReset { name, now })
     }
 
     /// Checks that the function is not itself the kept original of an adopted function, which

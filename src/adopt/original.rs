@@ -157,7 +157,7 @@ impl AdoptionRequest {
             shard_from,
             epoch_from,
         };
-        adoption.columns = adoption.columns_with_its_ids();
+        adoption.columns = adoption.columns_filled();
         Ok(adoption)
     }
 }

@@ -7,7 +7,6 @@ use crate::pg::names;
 use crate::pg::spi::select;
 use crate::sequence::check;
 use crate::shard::columns::{Column, columns_of_owners, columns_with_nextval};
-use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::plpgsql;
 use pgrx::pg_sys::{self, Oid};
@@ -42,15 +41,14 @@ impl fmt::Display for User {
 
 /// Finds a default that names the sequence, a routine that calls `nextval` on it, or a shard on it,
 /// apart from the functions for which `is_ours` returns true. On a sequence that is closed to
-/// `nextval`, and so has been a clock before, routines do not count, and defaults only if it was
-/// reset since: then ids could repeat that only their tables show.
+/// `nextval`, and so is a clock already, neither routines nor defaults count.
 ///
 /// Any role can name a sequence. So a default counts if the owner of its table may use the
 /// sequence, and a routine if its owner may, or if it is in the sequence's schema. A body that
 /// PostgreSQL has not parsed must have `nextval` and the sequence's name. Names that are composed
 /// at run time, and calls by clients, cannot be found.
 pub fn find(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
-    let is_clock = check::is_closed_to_nextval(sequence) && ddl::is_clock(sequence);
+    let is_clock = check::is_closed_to_nextval(sequence);
     let columns = if is_clock { vec![] } else { columns_of_owners(sequence, true) };
     first(columns).or_else(|| find_function(sequence, is_ours))
 }

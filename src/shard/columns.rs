@@ -25,7 +25,7 @@ use std::cell::RefCell;
 pub const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
 
 /// A column whose default generates ids.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Column {
     pub table: Oid,
     pub name: String,
