@@ -6,7 +6,7 @@
 
 use crate::adopt::adopted;
 use crate::arguments::{self, not_null};
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::pg::catalog::{self, Relation};
 use crate::pg::deadline::Deadline;
 use crate::pg::default::default_of;
@@ -433,12 +433,12 @@ impl Parent {
                      INCLUDING STORAGE INCLUDING COMPRESSION){storage}",
                 quote_qualified_identifier(&names::raw_schema(schema), &name)
             );
-            if is_created_in_time(|| self.run_as_owner(&create)) {
+            let Err(said) = create_in_time(|| self.run_as_owner(&create)) else {
                 return Ok(catalog::relation_oid(&name, schema));
-            }
+            };
             if limit.is_over() {
                 let name = names::with_label(self.oid, &label);
-                return Err(Error::PartitionNameLocked { table, name });
+                return Err(Error::PartitionNameLocked { table, name, said });
             }
         }
         unreachable!("a loop without an end")
@@ -603,9 +603,9 @@ const NUMBERED_MAX: i32 = 30;
 /// ends sooner, and there are other names.
 const NAME_LIMIT: Duration = Duration::from_millis(100);
 
-/// Creates a table. Returns false, and leaves nothing, if its name is that of an object which
-/// another transaction has just created.
-fn is_created_in_time(create: impl FnOnce()) -> bool {
+/// Creates a table. Returns the error, and leaves nothing, if its name seems to be that of an
+/// object which another transaction has just created.
+fn create_in_time(create: impl FnOnce()) -> Result<(), String> {
     let is_of_name = |state| {
         matches!(
             state,
@@ -616,7 +616,8 @@ fn is_created_in_time(create: impl FnOnce()) -> bool {
         )
     };
     guc::with_lock_timeout(NAME_LIMIT.min(guc::lock_limit()), || {
-        subtransaction::catching(is_of_name, create).is_ok()
+        let created = subtransaction::catching(is_of_name, create);
+        created.map_err(|report| error::report_in_one_line(&report))
     })
 }
 

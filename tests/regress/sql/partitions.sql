@@ -159,7 +159,7 @@ SELECT count(*), bool_or(hi IS NULL) AS to_maxvalue FROM bounds WHERE parent = '
 SELECT count(*) < 2 AS only_before FROM create_id_partitions('ending', 'month', 5, epoch => date_trunc('day', now(), 'UTC') + interval '2 days 5 hours' - 1099511627776 * interval '1 ms');
 INSERT INTO ending VALUES (9223372036854775807) RETURNING tableoid = (SELECT part FROM bounds WHERE parent = 'ending'::regclass AND hi IS NULL) AS in_the_last;
 -- With an epoch so old that the present has no ids, only partitions of the past can be created, also again.
-SELECT count(*) FROM create_id_partitions('ending', 'month', 0, '2000-01-15+00', '1970-01-01+00');
+SELECT count(*) IN (58, 59) AS most FROM create_id_partitions('ending', 'month', 0, '2000-01-15+00', '1970-01-01+00');
 SELECT count(*) FROM create_id_partitions('ending', 'month', 0, '2000-01-15+00', '1970-01-01+00');
 SELECT state, message, detail FROM raises($$SELECT create_id_partitions('ending', 'day', 5, epoch => '1970-01-01+00')$$);
 
@@ -381,8 +381,8 @@ CREATE TABLE with_default (id bigint PRIMARY KEY, a bigint) PARTITION BY RANGE (
 CREATE TABLE with_other_partition (id bigint PRIMARY KEY, a bigint) PARTITION BY RANGE (id);
 CREATE TABLE with_other_below (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
 CREATE TABLE with_rest PARTITION OF with_default DEFAULT;
-SELECT count(*) FROM unnest('{referenced,with_other_partition,with_other_below}'::regclass[]) AS t,
-    create_id_partitions(t, 'month', 0, now() - interval '40 days') HAVING count(*) >= 6;
+SELECT count(*) >= 6 AS are_created FROM unnest('{referenced,with_other_partition,with_other_below}'::regclass[]) AS t,
+    create_id_partitions(t, 'month', 0, now() - interval '40 days');
 CREATE TABLE of_owner (other bigint REFERENCES with_other_partition);
 CREATE TABLE of_owner_too (id bigint REFERENCES with_other_below, a bigint) PARTITION BY RANGE (a);
 CREATE TABLE below_of_owner PARTITION OF of_owner_too FOR VALUES FROM (0) TO (10);
@@ -713,6 +713,13 @@ SELECT * FROM drop_old_id_partitions('far', '2025-01-01+00', detach => true);
 SELECT * FROM drop_old_id_partitions('far', '2025-02-01+00');
 SELECT relname, relkind, relispartition FROM pg_class WHERE relname LIKE 'far\__' ORDER BY 1;
 DROP FOREIGN DATA WRAPPER regress_id_wrapper CASCADE;
+-- An error with the SQLSTATE of a name in use is not lost, as that of an event trigger.
+BEGIN;
+SET LOCAL lock_timeout = '50ms';
+CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE duplicate_table USING MESSAGE = 'not on a Friday'; END $$;
+CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION refuse();
+SELECT state, message, regexp_replace(detail, '_p\d+', '_pN', 'g') AS detail FROM raises($$SELECT create_id_partitions('days', 'day', 9)$$);
+ROLLBACK;
 
 DROP SCHEMA parts, own CASCADE;
 DROP ROLE regress_id_mallory, regress_id_owner, regress_id_member, regress_id_outsider;
