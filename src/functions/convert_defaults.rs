@@ -24,6 +24,7 @@ use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid, panic::ErrorReport};
 use pgrx::prelude::*;
 use pgrx::spi::{quote_identifier, quote_literal};
+use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
 /// The prefix of a trigger's name, followed by the column's. Triggers run in the order of their
@@ -149,6 +150,7 @@ fn convert_columns(
     // The function, the defaults and the owners may have changed before we got the locks. A column
     // that has come since is left for another call.
     let tables = locked.iter().map(|column| column.table).collect();
+    let locked: FxHashSet<Column> = locked.into_iter().collect();
     let mut candidates = candidates(definition, parts.own_schema, Some(tables));
     candidates.retain(|one| locked.contains(&one.column) && one.is_convertible());
     candidates.retain(|candidate| {
