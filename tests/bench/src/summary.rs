@@ -22,13 +22,13 @@ const SHOWN: [(Contestant, &str, &str); 8] = [
     (Contestant::Original, "Instagram's PL/pgSQL", "time and shard, 64 bits"),
 ];
 
-const WIDTH: usize = 880;
+const WIDTH: usize = 970;
 const MARGIN: usize = 24;
 const ROW: usize = 44;
 const TOP: usize = 98;
 /// Where the columns begin: the costs, and the repeated ids.
-const COSTS: [usize; 2] = [220, 450];
-const REPEATED: usize = 690;
+const COSTS: [usize; 2] = [250, 510];
+const REPEATED: usize = 800;
 /// The length of the longest bar.
 const BAR: f64 = 130.0;
 const OURS: &str = "#c13584";
