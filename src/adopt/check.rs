@@ -209,10 +209,13 @@ impl Adoption {
             ours.contains(&Some(function.oid))
                 || ddl::makes_ids_of(function, own_schema, shard, self.sequence)
         };
-        let Some(user) = other_user::find(sequence, is_ours) else { return Ok(()) };
+        let own_schema = self.parts.own_schema;
+        let Some(user) = other_user::find(sequence, own_schema, is_ours) else { return Ok(()) };
         let (name, other) = (names::relation(sequence), user.to_string());
         Err(match user {
-            User::Routine(_) => Error::OriginalsShareSequence { name, other },
+            User::Routine(routine) if ddl::ids_of(&routine, own_schema).is_none() => {
+                Error::OriginalsShareSequence { name, other }
+            }
             _ => Error::SequenceShared { name, other },
         })
     }

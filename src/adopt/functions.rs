@@ -165,7 +165,7 @@ fn unadopt_shard(
         // Other roles decide how much there is to look at, so not under the locks either.
         let parts = parts_beside(definition, adopted);
         check_not_used_by_number(definition, &parts, own_schema)?;
-        check_no_other_user(definition, adopted, &parts, own_schema)?;
+        check_no_other_user(adopted, &parts)?;
         check_dependents(adopted, &parts)?;
         oids.iter().for_each(|sequence| announce_ignored_defaults(*sequence));
         locks::lock_schema_in_time(definition.schema)?;
@@ -232,25 +232,14 @@ fn sequences_to_lock(adopted: &[Adopted]) -> Result<Vec<IdSequence>, Error> {
 }
 
 /// Refuses to restore an original while something else uses its sequence, such as a default with
-/// `next_id(shard, sequence)`: that generates ids by another rule than the original. Those of other
-/// shards generate other ids.
-fn check_no_other_user(
-    definition: &Definition,
-    adopted: &[Adopted],
-    parts: &[Function],
-    own_schema: Oid,
-) -> Result<(), Error> {
+/// `next_id(shard, sequence)`: that generates ids by another rule than the original, or, of another
+/// shard, sets the sequence back and forth between two ids of the original.
+fn check_no_other_user(adopted: &[Adopted], parts: &[Function]) -> Result<(), Error> {
     let mut ours = dropped(adopted, parts);
     ours.extend(adopted.iter().map(|one| one.function.oid));
-    let is_of_other_shard = |function: &Function| {
-        let defined = definition::read(function).map(|it| it.shard);
-        let shard = defined.or_else(|| Some(ddl::ids_of(function, own_schema)?.0));
-        shard.is_some_and(|shard| shard != definition.shard)
-    };
-    let is_exempt =
-        |function: &Function| ours.contains(&function.oid) || is_of_other_shard(function);
+    let is_ours = |function: &Function| ours.contains(&function.oid);
     for sequence in adopted.iter().map(|one| one.sequence.oid) {
-        if let Some(other) = other_user::find_dependent(sequence, is_exempt) {
+        if let Some(other) = other_user::find_dependent(sequence, is_ours) {
             let (name, other) = (names::relation(sequence), other.to_string());
             return Err(Error::StillUsed { name, other });
         }

@@ -7,6 +7,7 @@ use crate::pg::names;
 use crate::pg::spi::select;
 use crate::sequence::check;
 use crate::shard::columns::{Column, columns_of_owners, columns_with_nextval};
+use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use instagram_id_core::plpgsql;
 use pgrx::pg_sys::{self, Oid};
@@ -39,45 +40,48 @@ impl fmt::Display for User {
     }
 }
 
-/// Finds a default that names the sequence, a routine that calls `nextval` on it, or a shard on it,
-/// apart from the functions for which `is_ours` returns true. On a sequence that is closed to
-/// `nextval`, and so is a clock already, neither routines nor defaults count.
+/// Finds a default that names the sequence, a routine that calls `nextval` on it, or a shard on it
+/// by its definition or by another function with its ids, apart from the functions for which
+/// `is_ours` returns true. On a sequence that is closed to `nextval`, and so is a clock already,
+/// only shards count.
 ///
 /// Any role can name a sequence. So a default counts if the owner of its table may use the
 /// sequence, and a routine if its owner may, or if it is in the sequence's schema. A body that
 /// PostgreSQL has not parsed must have `nextval` and the sequence's name. Names that are composed
 /// at run time, and calls by clients, cannot be found.
-pub fn find(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
+pub fn find(sequence: Oid, own_schema: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
     let is_clock = check::is_closed_to_nextval(sequence);
     let columns = if is_clock { vec![] } else { columns_of_owners(sequence, true) };
-    first(columns).or_else(|| find_function(sequence, is_ours))
+    let has_ids = |function: &Function| ddl::ids_of(function, own_schema).is_some();
+    first(columns).or_else(|| find_function(sequence, is_ours, has_ids))
 }
 
 /// The same as [`find`], but of the defaults only those that call `nextval`, and not those with ids
 /// of a shard.
 pub fn find_nextval(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
-    first(columns_with_nextval(sequence)).or_else(|| find_function(sequence, is_ours))
+    first(columns_with_nextval(sequence)).or_else(|| find_function(sequence, is_ours, |_| false))
 }
 
 fn first(columns: Vec<Column>) -> Option<User> {
     columns.into_iter().next().map(User::Column)
 }
 
-fn find_function(sequence: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
+fn find_function(
+    sequence: Oid,
+    is_ours: impl Fn(&Function) -> bool,
+    counts_with_ids: impl Fn(&Function) -> bool,
+) -> Option<User> {
     let is_other = |function: &Function| !is_ours(function);
     let is_open = !check::is_closed_to_nextval(sequence);
-    let by_dependent = |one: Dependent| match definition::read(&one.function) {
-        Some(definition) => Some(User::Shard(definition)),
-        None => (is_open && one.calls_nextval).then_some(User::Routine(one.function)),
+    let mut others = dependents(sequence);
+    others.retain(|one| is_other(&one.function));
+    let counts = |one: &Dependent| {
+        is_open && one.calls_nextval || one.has_it_as_value && counts_with_ids(&one.function)
     };
-    let dependent = || {
-        dependents(sequence)
-            .into_iter()
-            .filter(|one| is_other(&one.function))
-            .find_map(by_dependent)
-    };
-    let by_text = || routine_naming(sequence, is_other).map(User::Routine);
-    if is_open { dependent().or_else(by_text) } else { dependent() }
+    let shard = others.iter().find_map(|one| definition::read(&one.function)).map(User::Shard);
+    let dependent = || others.into_iter().find(counts).map(|one| one.function);
+    let by_text = || is_open.then(|| routine_naming(sequence, is_other)).flatten();
+    shard.or_else(|| dependent().or_else(by_text).map(User::Routine))
 }
 
 /// Finds what generates ids from the sequence by any rule, as far as dependencies show this, and

@@ -207,6 +207,8 @@ CREATE FUNCTION album() RETURNS bigint LANGUAGE sql RETURN next_id(528, 'insta52
 SELECT message FROM raises('SELECT unadopt_shard(528)');
 ALTER FUNCTION album() OWNER TO regress_id_app;
 CREATE FUNCTION of_529() RETURNS bigint LANGUAGE sql RETURN shard_next_id(529, 'insta528.table_id_seq', '2020-01-01');
+SELECT message FROM raises('SELECT unadopt_shard(528)');
+DROP FUNCTION of_529();
 CREATE FUNCTION last() RETURNS bigint BEGIN ATOMIC SELECT last_value FROM insta528.table_id_seq; END;
 SELECT unadopt_shard(528);
 INSERT INTO insta528.by_trigger VALUES (DEFAULT) RETURNING id_shard(id);
@@ -796,6 +798,13 @@ SET client_min_messages = warning;
 -- The kept original is the only record of another closed sequence, so it is not replaced then, nor adopted.
 CALL original('insta536', '536', 'photo_id', 'insta536.other_seq', '1314220021721');
 SELECT message, detail, hint FROM raises($$SELECT adopt_shard(536, function => 'insta536.photo_id()')$$);
+-- Nor may two shards have one clock, also if it is not the one of the definition.
+CREATE SCHEMA insta537;
+CREATE SEQUENCE insta536.third_seq;
+CALL original('insta536', '536', 'other_id', 'insta536.third_seq', '1314220021721');
+SELECT sequence FROM adopt_shard(536, function => 'insta536.other_id()');
+CALL original('insta537', '537', sequence => 'insta536.third_seq');
+SELECT message, detail FROM raises('SELECT adopt_shard(537)');
 SELECT message FROM raises($$SELECT adopt_shard(536, function => 'insta536.original_photo_id()')$$);
 
 -- A sequence that counts down and was never used is not closed.
@@ -805,5 +814,5 @@ SELECT sequence FROM adopt_shard(535);
 SELECT id_shard(insta535.next_id());
 
 \set VERBOSITY terse
-DROP SCHEMA insta592, insta593, insta594, insta595, insta596, insta597, insta598, insta599, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, insta535, insta536, own534, regress_id_owner CASCADE;
+DROP SCHEMA insta592, insta593, insta594, insta595, insta596, insta597, insta598, insta599, of_app, insta520, insta521, insta522, insta523, insta524, insta525, insta526, insta528, insta529, insta530, insta531, insta532, insta534, insta535, insta536, insta537, own534, regress_id_owner CASCADE;
 DROP ROLE regress_id_app, "regress_id app", regress_id_group, regress_id_owner;
