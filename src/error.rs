@@ -782,14 +782,14 @@ errors! {
         "sequence {name} is also used by {other}",
         detail("The clock of a shard can have no other use.");
 
-    /// `adopt_shard()` finds that a clock was set back to a counter, by RESTART or `setval()`, or
-    /// to another value that no clock has.
-    ClockReset { name: String, now: i64 } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "sequence {name} has been reset",
-        detail("It is the clock of a shard already, and its value is not the time of an id. So the adoption cannot know which \
-            ids exist."),
-        hint("If no id is ahead of the clock, use SELECT setval({}, {now}). Otherwise take the value of the largest id in all \
-            tables with ids from it, which is max(id) >> 23 << 10 | 1023.", literal(name));
+    /// `adopt_shard()` or `unadopt_shard()` finds that a clock was set to a value that is not a
+    /// time, by RESTART or `setval()`, or was never used.
+    ClockReset { name: String, now: i64, is_bounded: bool } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "the value of sequence {name} is not that of a clock",
+        detail("It is the clock of a shard already. After RESTART or setval() nothing shows how far its ids are ahead."),
+        hint("If no id is ahead of the clock, use {}SELECT setval({}, {now}). Otherwise take the value of the largest id in all \
+            tables with ids from it, which is max(id) >> 23 << 10 | 1023. Leave out keys that a role has chosen.",
+            if *is_bounded { format!("ALTER SEQUENCE {name} AS bigint NO MAXVALUE; ") } else { String::new() }, literal(name));
 
     /// Another function or procedure calls `nextval()` on the sequence.
     OriginalsShareSequence { name: String, other: String } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -19,7 +19,7 @@ use crate::sequence::refusal::Refusal;
 use crate::shard::trust::Trust;
 use instagram_id_core::hlc::{self, VALUE_MAX};
 use instagram_id_core::layout::{self, ISSUED_MS_MAX, SEQ_MAX};
-use pgrx::pg_sys::{self, Oid};
+use pgrx::pg_sys::Oid;
 use pgrx::spi::quote_qualified_identifier;
 
 impl Adoption {
@@ -29,7 +29,6 @@ impl Adoption {
         locks::lock_schema_in_time(self.function.schema)?;
         // The schema may have got another owner.
         self.check_trust(trust)?;
-        locks::lock_function(self.function.oid, pg_sys::AccessShareLock)?;
         let check = || check_tables_of_others(&self.function, &self.columns);
         let sequence = [self.sequence.oid];
         lock_out_writers(&self.columns, TableLock::AgainstWriters, &sequence, check)?;

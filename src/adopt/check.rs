@@ -4,7 +4,7 @@ use crate::adopt::adopted::{self, KEPT};
 use crate::adopt::adoption::{Adoption, KnownFrom};
 use crate::adopt::other_user::{self, User};
 use crate::adopt::rights;
-use crate::adopt::writers::{check_may_lock, check_tables_of_others, newest_key};
+use crate::adopt::writers::{check_may_lock, check_not_reset, check_tables_of_others, newest_key};
 use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
@@ -12,12 +12,11 @@ use crate::pg::roles;
 use crate::sequence::IdSequence;
 use crate::sequence::check::{check_not_closed, check_not_ended, is_closed_to_nextval};
 use crate::sequence::placement;
-use crate::sequence::read;
 use crate::shard::columns::{self, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners};
 use crate::shard::ddl;
 use crate::shard::definition::Definition;
 use crate::shard::trust::{self, Trust};
-use instagram_id_core::hlc::{self, FIRST_DAY_MS, VALUE_MAX};
+use instagram_id_core::hlc::FIRST_DAY_MS;
 use instagram_id_core::layout;
 use pgrx::pg_sys::{self, Oid};
 
@@ -109,24 +108,15 @@ impl Adoption {
         self.check_not_reset()
     }
 
-    /// Checks that a clock still has the time of its last id. Ids ahead of the present time could
-    /// be in any table, or in none.
+    /// Checks that the sequence was not reset, if it is a clock already.
     fn check_not_reset(&self) -> Result<(), Error> {
-        let IdSequence { oid, epoch } = self.sequence;
-        let is_of_shard = self.existing.is_some() && self.sequence_of_shard().oid == oid;
-        let is_clock = is_of_shard || is_closed_to_nextval(oid);
+        let sequence = self.sequence;
+        let is_of_shard = self.existing.is_some() && self.sequence_of_shard() == sequence;
         // Copies of a clock have values of their own.
-        if !is_clock || self.has_copies() {
-            return Ok(());
+        if (is_of_shard || is_closed_to_nextval(sequence.oid)) && !self.has_copies() {
+            check_not_reset(sequence)?;
         }
-        let (now_ms, last_value) = (names::now_ms(epoch), read::last_value(oid));
-        // On the first days after its epoch, a clock has smaller values.
-        let from = hlc::first_of(FIRST_DAY_MS.min(now_ms / 2));
-        if last_value.is_some_and(|last| (from..=VALUE_MAX).contains(&last)) {
-            return Ok(());
-        }
-        let (name, now) = (names::relation(oid), hlc::first_of(now_ms));
-        Err(Error::ClockReset { name, now })
+        Ok(())
     }
 
     /// Checks that the function is not itself the kept original of an adopted function, which

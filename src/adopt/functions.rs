@@ -13,7 +13,7 @@ use crate::adopt::check::announce_ignored_defaults;
 use crate::adopt::original::{AdoptionRequest, check_may_replace};
 use crate::adopt::other_user;
 use crate::adopt::writers::{
-    CATCH_UP, TableLock, change_functions, check_may_lock, check_tables_of_others,
+    CATCH_UP, TableLock, change_functions, check_may_lock, check_not_reset, check_tables_of_others,
     in_order_of_tables, lock_out_writers, wait_for_the_clock,
 };
 use crate::arguments::{self, not_null};
@@ -169,9 +169,6 @@ fn unadopt_shard(
         check_dependents(adopted, &parts)?;
         oids.iter().for_each(|sequence| announce_ignored_defaults(*sequence));
         locks::lock_schema_in_time(definition.schema)?;
-        for one in adopted {
-            locks::lock_function(one.function.oid, pg_sys::AccessShareLock)?;
-        }
         lock_out_writers(columns, TableLock::AgainstWriters, &oids, check)?;
         let changed_meanwhile = || Error::OriginalChanged(names::function(adopted[0].function.oid));
         let check_same = || {
@@ -222,6 +219,7 @@ fn sequences_to_lock(adopted: &[Adopted]) -> Result<Vec<IdSequence>, Error> {
         // It must not be opened here, nor by a later adoption.
         check_not_closed(one.sequence.oid)?;
         roles::check_may_set(one.sequence.oid)?;
+        check_not_reset(one.sequence)?;
         roles::check_may_create_in(one.function.schema, one.function.owner)?;
         locks::check_schema_of(one.sequence.oid)?;
         if !sequences.contains(&one.sequence) {

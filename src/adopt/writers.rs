@@ -14,7 +14,7 @@ use crate::sequence::IdSequence;
 use crate::sequence::placement;
 use crate::sequence::read;
 use crate::shard::columns::{Column, newest_id, newest_id_only};
-use instagram_id_core::hlc;
+use instagram_id_core::hlc::{self, FIRST_DAY_MS, VALUE_MAX};
 use instagram_id_core::layout::Shard;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::spi::quote_identifier;
@@ -48,6 +48,22 @@ pub fn wait_for_the_clock(
         wait_event::pause(WaitEvent::ClockTick, Duration::from_millis(1));
     }
     Ok(())
+}
+
+/// Checks that a clock still has the time of its last id. Otherwise nothing shows how far its ids
+/// are ahead of the present time: they can be in any table, or in none.
+pub fn check_not_reset(sequence: IdSequence) -> Result<(), Error> {
+    let IdSequence { oid, epoch } = sequence;
+    let last_value = locks::in_time_for(Busy::Relation(oid), || read::last_value(oid))?;
+    let now_ms = names::now_ms(epoch);
+    // On the first days after its epoch, a clock has smaller values.
+    let from = hlc::first_of(FIRST_DAY_MS.min(now_ms / 2));
+    if last_value.is_some_and(|last| (from..=VALUE_MAX).contains(&last)) {
+        return Ok(());
+    }
+    let (name, now) = (names::relation(oid), hlc::first_of(now_ms));
+    let is_bounded = catalog::sequence_options(oid).is_some_and(|options| options.seqmax < now);
+    Err(Error::ClockReset { name, now, is_bounded })
 }
 
 /// The largest key in these columns, and its column.

@@ -244,6 +244,7 @@ BEGIN
 END $$;
 SELECT role, names, r.* FROM unnest('{regress_id_evil,regress_id_super}'::text[]) AS role,
     unnest('{pg_authid,apart.photos,evil.own,apart.photos_id_seq}'::text[]) AS names, evil.unadopts(role, names) AS r;
+SELECT setval('insta6.table_id_seq', (extract(epoch FROM now() - '2011-08-25+00') * 1000)::bigint << 10) > 0 AS is_clock;
 SELECT * FROM evil.unadopts('regress_id_evil', 'insta6.table_id_seq');
 RESET ROLE;
 
