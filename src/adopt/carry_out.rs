@@ -88,7 +88,7 @@ impl Adoption {
 
     /// Whether other nodes of a cluster have copies of the sequence, from a time when its schema
     /// was distributed.
-    pub fn has_copies(&self) -> bool {
+    fn has_copies(&self) -> bool {
         placement::of(self.sequence.oid).placed_on.is_some()
     }
 

@@ -112,11 +112,8 @@ impl Adoption {
     fn check_not_reset(&self) -> Result<(), Error> {
         let sequence = self.sequence;
         let is_of_shard = self.existing.is_some() && self.sequence_of_shard() == sequence;
-        // Copies of a clock have values of their own.
-        if (is_of_shard || is_closed_to_nextval(sequence.oid)) && !self.has_copies() {
-            check_not_reset(sequence)?;
-        }
-        Ok(())
+        let is_clock = is_of_shard || is_closed_to_nextval(sequence.oid);
+        if is_clock { check_not_reset(sequence) } else { Ok(()) }
     }
 
     /// Checks that the function is not itself the kept original of an adopted function, which

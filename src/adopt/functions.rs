@@ -156,8 +156,12 @@ fn unadopt_shard(
         let found = read()?;
         let (definition, adopted, sequences, columns) = &found;
         let oids: Vec<Oid> = sequences.iter().map(|sequence| sequence.oid).collect();
-        let wait =
-            |longest| sequences.iter().try_for_each(|it| wait_for_the_clock(shard, *it, longest));
+        let wait = |longest| {
+            sequences.iter().try_for_each(|sequence| {
+                check_not_reset(*sequence)?;
+                wait_for_the_clock(shard, *sequence, longest)
+            })
+        };
         let check = || check_tables_of_others(&adopted[0].function, columns);
         check()?;
         // First without the locks, so that no writer waits with us.
@@ -219,7 +223,6 @@ fn sequences_to_lock(adopted: &[Adopted]) -> Result<Vec<IdSequence>, Error> {
         // It must not be opened here, nor by a later adoption.
         check_not_closed(one.sequence.oid)?;
         roles::check_may_set(one.sequence.oid)?;
-        check_not_reset(one.sequence)?;
         roles::check_may_create_in(one.function.schema, one.function.owner)?;
         locks::check_schema_of(one.sequence.oid)?;
         if !sequences.contains(&one.sequence) {
