@@ -3,6 +3,7 @@
 //! replaces the function.
 
 use crate::adopt::adopted::{self, KEPT};
+use crate::error::Error;
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
 use crate::sequence::IdSequence;
@@ -87,6 +88,11 @@ impl Adoption {
             && is_closed_to_nextval(sequence);
         is_kept.then_some(kept)
     }
+}
+
+/// The error for a function that another session has changed or dropped, with the name that it had.
+pub fn changed_meanwhile(function: &Function) -> Error {
+    Error::OriginalChanged(names::function_in(function.schema, &function.name, ""))
 }
 
 /// Name and owner of a sequence, if it exists.

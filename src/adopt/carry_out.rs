@@ -1,6 +1,6 @@
 //! The third part of an adoption: takes the locks, and replaces the function.
 
-use crate::adopt::adoption::Adoption;
+use crate::adopt::adoption::{Adoption, changed_meanwhile};
 use crate::adopt::rights;
 use crate::adopt::writers::{
     TableLock, change_functions, check_tables_of_others, lock_out_writers, lock_tables,
@@ -65,7 +65,7 @@ impl Adoption {
 
     fn check_unchanged(&self) -> Result<(), Error> {
         if !self.is_unchanged() {
-            return Err(Error::OriginalChanged(names::function(self.function.oid)));
+            return Err(changed_meanwhile(&self.function));
         }
         self.check_clock()?;
         self.check_kept_name()
@@ -166,7 +166,7 @@ pub fn renamed(function: &Function, name: &String, or_replace: bool) -> Result<S
         "CREATE OR REPLACE FUNCTION {}(",
         quote_qualified_identifier(&schema, &function.name)
     );
-    let changed = || Error::OriginalChanged(names::function(function.oid));
+    let changed = || changed_meanwhile(function);
     let rest = definition.strip_prefix(&head).ok_or_else(changed)?;
     let create = if or_replace { "CREATE OR REPLACE FUNCTION" } else { "CREATE FUNCTION" };
     Ok(format!("{create} {}({}", quote_qualified_identifier(&schema, name), rest.trim_end()))
@@ -190,7 +190,7 @@ impl Details {
                 security_definer: row.get(3)?,
             })
         });
-        let changed = || Error::OriginalChanged(names::function(function.oid));
+        let changed = || changed_meanwhile(function);
         details.into_iter().next().ok_or_else(changed)
     }
 }

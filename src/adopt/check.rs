@@ -197,7 +197,9 @@ impl Adoption {
                 || ddl::makes_ids_of(function, own_schema, shard, self.sequence)
         };
         let own_schema = self.parts.own_schema;
-        let Some(user) = other_user::find(sequence, own_schema, is_ours) else { return Ok(()) };
+        let shard = self.parts.shard;
+        let user = other_user::find(sequence, shard, own_schema, is_ours);
+        let Some(user) = user else { return Ok(()) };
         let (name, other) = (names::relation(sequence), user.to_string());
         Err(match user {
             User::Routine(routine) if ddl::ids_of(&routine, own_schema).is_none() => {

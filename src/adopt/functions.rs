@@ -8,6 +8,7 @@
 //! later they come: see [`CLOSED_TO_NEXTVAL`](crate::sequence::check::CLOSED_TO_NEXTVAL).
 
 use crate::adopt::adopted::{self, Adopted};
+use crate::adopt::adoption::changed_meanwhile;
 use crate::adopt::carry_out::renamed;
 use crate::adopt::check::announce_ignored_defaults;
 use crate::adopt::original::{AdoptionRequest, check_may_replace};
@@ -102,7 +103,7 @@ fn adopt_shard(
             ddl::lock_number(shard)?;
             adoption = read()?;
             if adoption.parts.shard != shard {
-                return Err(Error::OriginalChanged(names::function(adoption.function.oid)).into());
+                return Err(changed_meanwhile(&adoption.function).into());
             }
         }
         adoption.check()?;
@@ -174,7 +175,7 @@ fn unadopt_shard(
         oids.iter().for_each(|sequence| announce_ignored_defaults(*sequence));
         locks::lock_schema_in_time(definition.schema)?;
         lock_out_writers(columns, TableLock::AgainstWriters, &oids, check)?;
-        let changed_meanwhile = || Error::OriginalChanged(names::function(adopted[0].function.oid));
+        let changed_meanwhile = || changed_meanwhile(&adopted[0].function);
         let check_same = || {
             let now = definition::in_schema_by_number(definition.schema, shard);
             let is_same = now.as_ref() == Some(definition)

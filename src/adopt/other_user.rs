@@ -1,14 +1,16 @@
 //! Other users of the sequence of a shard. By another rule than the shard's, they can generate the
 //! same ids, or move the shard's clock.
 
-use crate::adopt::adopted::{SEARCHED_MAX, mentions_nextval};
+use crate::adopt::adopted::{self, SEARCHED_MAX, mentions_nextval};
 use crate::pg::catalog::{self, Function};
 use crate::pg::names;
+use crate::pg::roles;
 use crate::pg::spi::select;
 use crate::sequence::check;
 use crate::shard::columns::{Column, columns_of_owners, columns_with_nextval};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
+use instagram_id_core::layout::Shard;
 use instagram_id_core::plpgsql;
 use pgrx::pg_sys::{self, Oid};
 use std::fmt;
@@ -43,17 +45,29 @@ impl fmt::Display for User {
 /// Finds a default that names the sequence, a routine that calls `nextval` on it, or a shard on it
 /// by its definition or by another function with its ids, apart from the functions for which
 /// `is_ours` returns true. On a sequence that is closed to `nextval`, and so is a clock already,
-/// only shards count.
+/// only other shards than this one count, also by an original whose owner may use the sequence.
 ///
 /// Any role can name a sequence. So a default counts if the owner of its table may use the
 /// sequence, and a routine if its owner may, or if it is in the sequence's schema. A body that
 /// PostgreSQL has not parsed must have `nextval` and the sequence's name. Names that are composed
 /// at run time, and calls by clients, cannot be found.
-pub fn find(sequence: Oid, own_schema: Oid, is_ours: impl Fn(&Function) -> bool) -> Option<User> {
+pub fn find(
+    sequence: Oid,
+    shard: Shard,
+    own_schema: Oid,
+    is_ours: impl Fn(&Function) -> bool,
+) -> Option<User> {
     let is_clock = check::is_closed_to_nextval(sequence);
     let columns = if is_clock { vec![] } else { columns_of_owners(sequence, true) };
     let has_ids = |function: &Function| ddl::ids_of(function, own_schema).is_some();
-    first(columns).or_else(|| find_function(sequence, is_ours, has_ids))
+    let is_of_other = |function: &Function| {
+        roles::may_generate(sequence, function.owner)
+            && adopted::read_original(function).is_ok_and(|read| !adopted::may_be_of(&read, shard))
+    };
+    let original = || routine_naming(sequence, |one| !is_ours(one) && is_of_other(one));
+    first(columns)
+        .or_else(|| find_function(sequence, &is_ours, has_ids))
+        .or_else(|| is_clock.then(original).flatten().map(User::Routine))
 }
 
 /// The same as [`find`], but of the defaults only those that call `nextval`, and not those with ids

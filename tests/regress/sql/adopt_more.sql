@@ -811,6 +811,10 @@ CALL original('insta536', '536', 'other_id', 'insta536.third_seq', '131422002172
 SELECT sequence FROM adopt_shard(536, function => 'insta536.other_id()');
 CALL original('insta537', '537', sequence => 'insta536.third_seq');
 SELECT message, detail FROM raises('SELECT adopt_shard(537)');
+CALL original('insta536', '536', 'other_id', 'insta536.third_seq', '1314220021721');
+SELECT message, detail FROM raises('SELECT adopt_shard(537)');
+DROP FUNCTION insta537.next_id();
+SELECT sequence FROM adopt_shard(536, function => 'insta536.other_id()');
 SELECT message FROM raises($$SELECT adopt_shard(536, function => 'insta536.original_photo_id()')$$);
 
 -- A sequence that counts down and was never used is not closed.
