@@ -89,7 +89,7 @@ impl Adoption {
     /// Whether other nodes of a cluster have copies of the sequence, from a time when its schema
     /// was distributed.
     fn has_copies(&self) -> bool {
-        placement::of(self.sequence.oid).placed_on.is_some()
+        placement::of(self.sequence.oid).has_copies()
     }
 
     /// A copy keeps its value, because a RESTART would close it.

@@ -13,7 +13,7 @@ use crate::sequence::IdSequence;
 use crate::sequence::check::{check_not_closed, check_not_ended, is_closed_to_nextval};
 use crate::sequence::placement;
 use crate::shard::columns::{self, Column, KEY_AHEAD_MAX_MS, check_not_ahead, columns_of_owners};
-use crate::shard::ddl;
+use crate::shard::ddl::{self, ShardParts};
 use crate::shard::definition::Definition;
 use crate::shard::trust::{self, Trust};
 use instagram_id_core::hlc::FIRST_DAY_MS;
@@ -110,10 +110,10 @@ impl Adoption {
 
     /// Checks that the sequence was not reset, if it is a clock already.
     fn check_not_reset(&self) -> Result<(), Error> {
-        let sequence = self.sequence;
-        let is_of_shard = self.existing.is_some() && self.sequence_of_shard() == sequence;
-        let is_clock = is_of_shard || is_closed_to_nextval(sequence.oid);
-        if is_clock { check_not_reset(sequence) } else { Ok(()) }
+        let is_of_shard = |existing: &Definition| existing.sequence == self.sequence;
+        let is_clock = self.existing.as_ref().is_some_and(is_of_shard)
+            || is_closed_to_nextval(self.sequence.oid);
+        if is_clock { check_not_reset(self.sequence) } else { Ok(()) }
     }
 
     /// Checks that the function is not itself the kept original of an adopted function, which
@@ -187,17 +187,15 @@ impl Adoption {
     /// Checks that no default, shard or function uses the sequence but the original, the one kept
     /// by an earlier adoption, and functions of the shard.
     fn check_other_user(&self, sequence: Oid) -> Result<(), Error> {
+        let ShardParts { shard, own_schema, .. } = self.parts;
         let definition = self.existing.as_ref().map(|existing| existing.function);
         // Read once: other roles decide how many functions there are to look at.
         let kept = self.kept_before().map(|kept| kept.oid);
         let ours = [Some(self.function.oid), definition, kept];
         let is_ours = |function: &Function| {
-            let (own_schema, shard) = (self.parts.own_schema, self.parts.shard);
             ours.contains(&Some(function.oid))
                 || ddl::makes_ids_of(function, own_schema, shard, self.sequence)
         };
-        let own_schema = self.parts.own_schema;
-        let shard = self.parts.shard;
         let user = other_user::find(sequence, shard, own_schema, is_ours);
         let Some(user) = user else { return Ok(()) };
         let (name, other) = (names::relation(sequence), user.to_string());

@@ -31,7 +31,7 @@ use crate::pg::text::Word;
 use crate::pg::transaction::{prevent_if_read_only, prevent_in_parallel};
 use crate::sequence::IdSequence;
 use crate::sequence::check::{check_not_closed, is_closed_to_nextval};
-use crate::shard::columns::{self, Callers, Column, Owners, WITH_DEFAULTS};
+use crate::shard::columns::{self, Callers, Column};
 use crate::shard::ddl;
 use crate::shard::definition::{self, Definition};
 use crate::shard::lookup;
@@ -261,7 +261,7 @@ fn check_not_used_by_number(
     if parts.is_empty() {
         return Ok(());
     }
-    let columns = columns::columns_by_number(WITH_DEFAULTS, definition, own_schema, Owners::All);
+    let columns = columns::columns_by_number(definition, own_schema);
     let sequence = definition.sequence.oid;
     let counts = |column: &&Column| {
         catalog::relation(column.table)

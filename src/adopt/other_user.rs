@@ -57,17 +57,15 @@ pub fn find(
     own_schema: Oid,
     is_ours: impl Fn(&Function) -> bool,
 ) -> Option<User> {
-    let is_clock = check::is_closed_to_nextval(sequence);
-    let columns = if is_clock { vec![] } else { columns_of_owners(sequence, true) };
-    let has_ids = |function: &Function| ddl::ids_of(function, own_schema).is_some();
-    let is_of_other = |function: &Function| {
-        roles::may_generate(sequence, function.owner)
-            && adopted::read_original(function).is_ok_and(|read| !adopted::may_be_of(&read, shard))
+    let is_closed = check::is_closed_to_nextval(sequence);
+    let columns = if is_closed { vec![] } else { columns_of_owners(sequence, true) };
+    let is_of_shard = |function: &Function| {
+        ddl::ids_of(function, own_schema).is_some()
+            || roles::may_generate(sequence, function.owner)
+                && adopted::read_original(function)
+                    .is_ok_and(|read| !adopted::may_be_of(&read, shard))
     };
-    let original = || routine_naming(sequence, |one| !is_ours(one) && is_of_other(one));
-    first(columns)
-        .or_else(|| find_function(sequence, &is_ours, has_ids))
-        .or_else(|| is_clock.then(original).flatten().map(User::Routine))
+    first(columns).or_else(|| find_function(sequence, is_ours, is_of_shard))
 }
 
 /// The same as [`find`], but of the defaults only those that call `nextval`, and not those with ids
@@ -80,21 +78,22 @@ fn first(columns: Vec<Column>) -> Option<User> {
     columns.into_iter().next().map(User::Column)
 }
 
+/// On a sequence that is closed to `nextval`, only the functions count for which `is_of_shard`
+/// returns true.
 fn find_function(
     sequence: Oid,
     is_ours: impl Fn(&Function) -> bool,
-    counts_with_ids: impl Fn(&Function) -> bool,
+    is_of_shard: impl Fn(&Function) -> bool,
 ) -> Option<User> {
-    let is_other = |function: &Function| !is_ours(function);
     let is_open = !check::is_closed_to_nextval(sequence);
     let mut others = dependents(sequence);
-    others.retain(|one| is_other(&one.function));
+    others.retain(|one| !is_ours(&one.function));
     let counts = |one: &Dependent| {
-        is_open && one.calls_nextval || one.has_it_as_value && counts_with_ids(&one.function)
+        is_open && one.calls_nextval || one.has_it_as_value && is_of_shard(&one.function)
     };
     let shard = others.iter().find_map(|one| definition::read(&one.function)).map(User::Shard);
     let dependent = || others.into_iter().find(counts).map(|one| one.function);
-    let by_text = || is_open.then(|| routine_naming(sequence, is_other)).flatten();
+    let by_text = || routine_naming(sequence, |one| !is_ours(one) && (is_open || is_of_shard(one)));
     shard.or_else(|| dependent().or_else(by_text).map(User::Routine))
 }
 

@@ -33,9 +33,7 @@ pub fn wait_for_the_clock(
     sequence: IdSequence,
     longest: Duration,
 ) -> Result<(), Error> {
-    let read = || read::last_value(sequence.oid);
-    let last_value = locks::in_time_for(Busy::Relation(sequence.oid), read)?;
-    let Some(last_value) = last_value else { return Ok(()) };
+    let Some(last_value) = last_value(sequence.oid)? else { return Ok(()) };
     let ahead_ms = || hlc::ms_of(last_value) - names::now_ms(sequence.epoch);
     let until = Instant::now() + longest;
     while ahead_ms() >= 0 {
@@ -55,10 +53,10 @@ pub fn wait_for_the_clock(
 pub fn check_not_reset(sequence: IdSequence) -> Result<(), Error> {
     let IdSequence { oid, epoch } = sequence;
     // Copies on the nodes of a cluster have values of their own.
-    if placement::of(oid).placed_on.is_some() {
+    if placement::of(oid).has_copies() {
         return Ok(());
     }
-    let last_value = locks::in_time_for(Busy::Relation(oid), || read::last_value(oid))?;
+    let last_value = last_value(oid)?;
     let now_ms = names::now_ms(epoch);
     // On the first days after its epoch, a clock has smaller values.
     let from = hlc::first_of(FIRST_DAY_MS.min(now_ms / 2));
@@ -68,6 +66,11 @@ pub fn check_not_reset(sequence: IdSequence) -> Result<(), Error> {
     let (name, now) = (names::relation(oid), hlc::first_of(now_ms));
     let is_bounded = catalog::sequence_options(oid).is_some_and(|options| options.seqmax < now);
     Err(Error::ClockReset { name, now, is_bounded })
+}
+
+/// The last value of a sequence. The error names it if another session keeps it locked.
+fn last_value(sequence: Oid) -> Result<Option<i64>, Error> {
+    locks::in_time_for(Busy::Relation(sequence), || read::last_value(sequence))
 }
 
 /// The largest key in these columns, and its column.

@@ -263,7 +263,7 @@ fn attempt_to_open(
     }
     // The name of a sequence without copies may be that of an unrelated sequence on another node.
     let (copies, alone): (Vec<_>, Vec<_>) =
-        opening.into_iter().partition(|opening| opening.placement.placed_on.is_some());
+        opening.into_iter().partition(|opening| opening.placement.has_copies());
     let mut left = NotOpened::default();
     open_above(alone, &OtherCopies::none(deadline), policy, &mut left)?;
     if let Some(altered) = copies.iter().find(|opening| catalog::has_new_file(opening.sequence.oid))
@@ -348,7 +348,7 @@ fn floor_of(
 ) -> Result<(i64, Option<LastHolder>), Error> {
     let all: Vec<CopyState> = copies.iter().map(|(_, report)| report.state).chain([*own]).collect();
     let known = all.iter().map(|copy| copy.next_value).fold(*floor, i64::max);
-    let reported = |group: i32| match placement.placed_on.is_some() && group == placement.group {
+    let reported = |group: i32| match placement.has_copies() && group == placement.group {
         true => Some(own.next_value),
         false => copies.iter().find(|(of, _)| *of == group).map(|(_, copy)| copy.state.next_value),
     };
@@ -385,7 +385,7 @@ fn floor_of(
     }
     // The tables are on this node, also by the catalogs of the coordinator. Whichever node takes
     // the sequence over after that closes the copy of the coordinator, and so ends this attempt.
-    let is_confirmed = placement.placed_on.is_some()
+    let is_confirmed = placement.has_copies()
         && placement.is_here()
         && (placement.group == COORDINATOR || placed_by_coordinator == Some(placement.group));
     let are_removed = || !lost.iter().any(|group| placement::is_known(*group));

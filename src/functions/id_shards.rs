@@ -155,7 +155,7 @@ fn foreign(definition: &Definition, tuple: Option<Tuple>, is_moving: bool) -> Op
 /// yet. That node is unreachable if it is not an active node of the cluster, or could not be
 /// reached when this node has last tried. So the view itself asks no other node.
 fn not_taken_over(tuple: Tuple, placement: &SequencePlacement) -> Option<String> {
-    if !tuple.is_closed(placement.placed_on.is_some()) {
+    if !tuple.is_closed(placement.has_copies()) {
         return None;
     }
     let stage = tuple.mark().map(|mark| mark.stage);

@@ -33,6 +33,11 @@ pub struct SequencePlacement {
 }
 
 impl SequencePlacement {
+    /// Whether each node of the cluster has a copy of the sequence.
+    pub fn has_copies(&self) -> bool {
+        self.placed_on.is_some()
+    }
+
     pub fn is_here(&self) -> bool {
         self.placed_on.is_none_or(|group| group == self.group)
     }

@@ -236,10 +236,10 @@ pub enum Owners {
 }
 
 /// Ordinary and partitioned tables, by their `relkind`.
-pub const TABLES: &str = "r,p";
+const TABLES: &str = "r,p";
 
 /// These, views and foreign tables: all that can have a default.
-pub const WITH_DEFAULTS: &str = "r,p,v,f";
+const WITH_DEFAULTS: &str = "r,p,v,f";
 
 /// The columns in the schema of a shard that get its ids by a default or by the trigger function
 /// `next_id_trigger`, and the same columns of the tables that store their rows. A partition is left
@@ -249,16 +249,11 @@ pub fn columns_of_shard(definition: &Definition, own_schema: Oid, owners: Owners
     columns_filled_by(TABLES, defaults, definition, own_schema, owners)
 }
 
-/// Those of them that name the shard by its number, in the default or in the trigger's arguments.
-/// They do not depend on the functions of the shard. `kinds` are those of the relations.
-pub fn columns_by_number(
-    kinds: &str,
-    definition: &Definition,
-    own_schema: Oid,
-    owners: Owners,
-) -> Vec<Column> {
+/// Those that name the shard by its number, in the default or in the trigger's arguments, also of
+/// views and foreign tables. They do not depend on the functions of the shard.
+pub fn columns_by_number(definition: &Definition, own_schema: Oid) -> Vec<Column> {
     let defaults = defaults_by_number(definition, own_schema);
-    columns_filled_by(kinds, defaults, definition, own_schema, owners)
+    columns_filled_by(WITH_DEFAULTS, defaults, definition, own_schema, Owners::All)
 }
 
 /// The same for these defaults, in relations of these kinds.

@@ -559,7 +559,7 @@ fn calls(
 }
 
 /// Whether the value of a sequence, if it exists, is that of a clock and not of a counter.
-pub fn is_clock(sequence: Oid) -> bool {
+fn is_clock(sequence: Oid) -> bool {
     sequence != Oid::INVALID
         && read::last_value(sequence).is_some_and(|last| hlc::ms_of(last) >= FIRST_DAY_MS)
 }
